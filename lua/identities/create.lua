@@ -26,10 +26,10 @@ for index, identity in ipairs(request) do
   identity.record = name_of.identity_record(workspace, identity.externalId)
   identity.exists = redis.call('EXISTS', identity.record) == 1
     or identity.keptId and external_id_for(workspace, 'id_' .. identity.keptId) ~= nil
-  -- The id of a deleted identity is not used again, as that may be restored.
-  if identity.keptId and redis.call('EXISTS', name_of.deleted_identity(workspace, identity.keptId)) == 1 then
-    identity.keptId = nil
-  end
+  -- The id of a deleted identity is not used again: it may be restored, or the list of its keys will expire.
+  local kept = identity.keptId
+  local former = kept and { name_of.deleted_identity(workspace, kept), name_of.identity_keys(workspace, kept) }
+  if kept and redis.call('EXISTS', unpack(former)) > 0 then identity.keptId = nil end
   answer[index] = false
   if not identity.exists then
     local refusal, refused_at

@@ -30,7 +30,7 @@ elseif operation == 'increment' then
   balance.balance = balance.balance + value
 else
   -- A balance that is set, also to 0 by a decrement, gets nothing back from holds. A debt stays.
-  local is_set = operation == 'set' or value > balance.balance
+  local is_set = operation == 'set' or value > math.max(0, balance.balance)
   local left = math.max(math.min(0, balance.balance), balance.balance - value)
   balance.balance = operation == 'set' and value or left
   if is_set then identity_balance.renumber(balance, identity.version) end

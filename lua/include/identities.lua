@@ -88,6 +88,13 @@ local function is_restorable_link(workspace, link)
   return link ~= '' and redis.call('EXISTS', name_of.deleted_identity(workspace, string.sub(link, 1, 16))) == 1
 end
 
+-- The link of a key to its identity that is being restored, in steps (relinking.lua) that have not reached the key yet;
+-- nil for any other key. `link` is that of its state.
+local function restored_link(workspace, record, link)
+  local former = link == '' and redis.call('HGET', record, 'formerLink')
+  return former and identity_of(workspace, former) and former or nil
+end
+
 -- Links a key. `link` is that of a live identity, of one that can be restored (`is_deleted`), or ''.
 local function index_under_identity(workspace, link, key24, is_deleted)
   if link == '' then return end

@@ -21,7 +21,7 @@ local function deleting_key(workspace, digest, record, state, given, now)
   end
   local erased = permanent and counters_of(workspace, state.id) or {}
   if permanent then
-    end_holds, have_ended = ending_holds(workspace, record, state, now)
+    end_holds, have_ended = ending_holds(workspace, record, state, now, usage_retention_ms)
   end
   local unlist = unlisting_key(workspace, digest, state)
   return function()

@@ -58,6 +58,20 @@ local function flush_usage(workspace, id24, external_id, usage, forbidden, reten
   end
 end
 
+-- Counts verifications and credits in the log of a key (24), because its state cannot: since they were made the key was
+-- deleted, got another identity or began another hour, or it has no place for them.
+local function count_late(workspace, id24, external_id, hour, count, outcome, spent, retention_ms)
+  local counts = {}
+  for number = 1, OUTCOMES_IN_TAIL do
+    counts[number] = number == outcome and count or 0
+  end
+  counts[OUTCOMES_IN_TAIL + 1] = spent
+  local usage, forbidden = struct.pack(USAGE, hour, unpack(counts)), outcome == FORBIDDEN and count or 0
+  flush_usage(workspace, id24, external_id, usage, forbidden, retention_ms)
+  -- The state of the key may have no count of that day.
+  add_used(workspace, id24, hour, retention_ms, true)
+end
+
 -- Adds a deleted key (24 characters) or identity (id, 16) to a list, so that its usage can still be read. The list
 -- expires with the last history. Each new member removes up to 100 that are too old, because there may be millions.
 local function add_former(list, member, now, retention_ms)

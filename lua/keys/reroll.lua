@@ -24,7 +24,7 @@ local record, old = load_key(workspace, old_digest, now)
 if not record then return { 'key_not_found', '' } end
 if old.draws then return { 'draws', old.payer and 'key_' .. old.payer.state.id or '' } end
 moves_credits = moves_credits and old.limited
-if moves_credits and awaits and awaits_leased_credits(workspace, record, old.refill_due, now) then
+if old.limited and awaits and awaits_leased_credits(workspace, record, old.refill_due, now) then
   return { 'leased', '' }
 end
 local drawers = moves_credits and drawn_by.keys(workspace, key_id, record, now) or {}
@@ -38,6 +38,7 @@ local fields = read_fields(record, KEY_COPIED_FIELDS)
 local new = read_state(redis.call('HGET', record, 'state'))
 apply_refill(new, now)
 new.limits = limit_ends.in_force(new.limits, now)
+new.link = restored_link(workspace, record, new.link) or new.link
 local former_link = new.link ~= '' and new.link or redis.call('HGET', record, 'formerLink') or ''
 if not identity_of(workspace, new.link) then new.link = '' end
 local is_of_deleted = new.link == '' and is_restorable_link(workspace, former_link)

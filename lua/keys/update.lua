@@ -65,7 +65,8 @@ if request.externalId == null then
 elseif request.externalId then
   new_link = find_identity_link(workspace, request.externalId)
 end
-local unindex = unindexing_under_identity(workspace, old_link, state.id)
+local listed_link = request.externalId and restored_link(workspace, record, old_link) or old_link
+local unindex = unindexing_under_identity(workspace, listed_link, state.id)
 local wanted, change_limits = limit_list.own(limits), nil
 if request.ratelimits then wanted = request.ratelimits ~= null and request.ratelimits or {} end
 local changes_limits = request.ratelimits or request.planId
@@ -91,8 +92,8 @@ if request.externalId then
     local retention_ms = request.usageRetentionMs
     flush_usage(workspace, state.id, external_id_of(old_link), state.usage, state.forbidden, retention_ms)
     state.usage, state.forbidden = NO_USAGE, 0
-    if old_link ~= '' then
-      add_former(name_of.former_members(workspace, external_id_of(old_link)), state.id, now, request.usageRetentionMs)
+    if listed_link ~= '' then
+      add_former(name_of.former_members(workspace, external_id_of(listed_link)), state.id, now, retention_ms)
     end
     unindex()
     index_under_identity(workspace, state.link, state.id)

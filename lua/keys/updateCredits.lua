@@ -23,7 +23,7 @@ if operation ~= 'set' and awaits and state.limited then
   if awaits_leased_credits(workspace, record, state.refill_due, now) then return { 'leased' } end
 end
 -- A balance that is set, also to 0 by a decrement, gets nothing back from leases.
-local is_set = operation == 'set' or operation == 'decrement' and value > state.balance
+local is_set = operation == 'set' or operation == 'decrement' and value > math.max(0, state.balance)
 if operation == 'set' then
   state.limited, state.balance = value ~= nil, value or 0
   if not value then set_refill(state, nil, now) end

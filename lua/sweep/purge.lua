@@ -25,7 +25,8 @@ local work = 0
 
 -- Ends holds of a key, if they can be read. Returns whether the last one has ended.
 local function end_holds(digest, state)
-  local is_read, write, have_ended = pcall(ending_holds, workspace, name_of.key_record(workspace, digest), state, now)
+  local record = name_of.key_record(workspace, digest)
+  local is_read, write, have_ended = pcall(ending_holds, workspace, record, state, now, usage_retention_ms)
   if not is_read then return true end
   write()
   work = work + 50 * hold_buckets.work()
@@ -104,16 +105,18 @@ if api8 and removed < count then
   end
   if redis.call('EXISTS', name_of.key_list(workspace, api8)) == 0 then
     local is_last = redis.call('LLEN', name_of.dead_apis(workspace)) == 1
-    local is_done = remove_starts(workspace, api8, count)
+    -- Its keys that were deleted before are removed by the next call, as an import may create them again.
+    local deleted = name_of.deleted_keys(workspace, api8)
+    local members = redis.call('ZRANGE', deleted, 0, count - 1)
+    for _, member in ipairs(members) do
+      redis.call('ZADD', name_of.purge_queue(workspace), int(now), string.sub(member, PACKED_ID_BYTES + 1))
+      redis.call('ZREM', deleted, member)
+    end
+    local is_done = #members == 0 and remove_starts(workspace, api8, count)
     if is_done then
       redis.call('LPOP', name_of.dead_apis(workspace))
       remove_expiries(workspace, api8)
-      redis.call(
-        'UNLINK',
-        name_of.former_keys(workspace, api8),
-        name_of.tag_names(workspace, api8),
-        name_of.deleted_keys(workspace, api8)
-      )
+      redis.call('UNLINK', name_of.former_keys(workspace, api8), name_of.tag_names(workspace, api8))
     end
     -- The next call continues with the rest of the index, or the next API: return that there may be more.
     if not is_done or not is_last then removed = count end

@@ -124,8 +124,9 @@ end
 function held_charges.returned(held, cost, number)
   if cost >= held then return held - cost end
   local _, _, _, balances = loaded_key.extension()
-  -- The balance was set or refilled since: it has none of these credits.
-  return number == balances and held - cost or 0
+  local payer = loaded_key.payer
+  -- The balance was set or refilled since, or its payer removed: it has none of these credits.
+  return number == balances and (not payer or payer.record) and held - cost or 0
 end
 
 -- Settles a hold in memory: charges `cost` credits and the `settled` units of each of its windows, in place of the held
@@ -174,7 +175,12 @@ function held_charges.write(settling, h, due)
   if has_windows then held_charges.return_collected(settling) end
   local is_moved = due and loaded_key.set_due(due)
   if has_windows then held_charges.write_windows(settling) end
-  key_counts.write(settling.balance, 0, VALID, settling.spent, 0, settling.refill_due, hold_list.fields(h))
+  -- Nothing reads or moves the counts in the state of a deleted key.
+  local late, retention = key_flags.deleted and settling.spent or 0, call_settings.retention
+  key_counts.write(settling.balance, 0, VALID, settling.spent - late, 0, settling.refill_due, hold_list.fields(h))
+  if late > 0 then
+    after_charge(count_late, call_workspace, key24(), key_external_id, call_hour, 0, VALID, late, retention)
+  end
   if is_moved then hold_times.queue(due) end
   if settling.moved then after_charge(settled_holds.move, call_workspace, key24(), call_hour, settling.moved) end
   if settling.tags then after_charge(count_tags, settling) end

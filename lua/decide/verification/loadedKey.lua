@@ -91,7 +91,7 @@ function loaded_key.load_extension()
   local marks, forbidden, holds_due, balances =
     struct.unpack(KEY_EXTENSION, key_packed, key_tail_at - KEY_EXTENSION_LENGTH)
   loaded_key.marks, loaded_key.due, loaded_key.balances, loaded_key.payer = marks, holds_due, balances, false
-  if marks % (DRAWS_MARK + DRAWS_MARK) >= DRAWS_MARK then loaded_key.draw(marks, forbidden, holds_due) end
+  if marks % (DRAWS_MARK + DRAWS_MARK) >= DRAWS_MARK then loaded_key.draw(marks, forbidden, holds_due, balances) end
   return holds_due, marks % (PLANNED_MARK + PLANNED_MARK) >= PLANNED_MARK
 end
 
@@ -130,10 +130,10 @@ function loaded_key.next_balance()
 end
 
 -- The payer of the key, from whose balance it draws: {record, limited, balance, balances (its number), is_changed (a
--- refill was due), state_with(balance)}. If the payer was removed, it has no record, and a balance of 0.
+-- refill was due), state_with(balance)}. If the payer was removed, it has no record, a balance of 0, and no number.
 function loaded_key.read_payer()
   local record, packed = drawn_by.payer_of(call_workspace, key_name)
-  if not packed then return { limited = true, balance = 0, balances = 0 } end
+  if not packed then return { limited = true, balance = 0 } end
   local _, _, _, flags, _, refill_amount, refill_day, _ = struct.unpack(KEY_DECIDES, packed, KEY_FIXED_VERSION_AT)
   local tail_at = #packed - (KEY_TAIL_LENGTH - 1)
   local balance, refill_due, last_used = struct.unpack(KEY_LIVE, packed, tail_at)
@@ -155,8 +155,9 @@ function loaded_key.read_payer()
 end
 
 -- Overwrites the balance in the state of a key that draws, in memory, with that of its payer, so that the rules of a
--- balance are the same with a payer: key_written writes their changes. KEY_EXTENSION of the key has these values.
-function loaded_key.draw(marks, forbidden, holds_due)
+-- balance are the same with a payer: key_written writes their changes. KEY_EXTENSION of the key has these values. The
+-- number of the balance stays when the payer was removed: a number that repeats would be that of former holds.
+function loaded_key.draw(marks, forbidden, holds_due, balances)
   local payer, flags = loaded_key.read_payer(), string.byte(key_packed, KEY_FIXED_FLAGS_AT)
   if payer.limited ~= key_flags.limited then flags = flags + (payer.limited and LIMITED_FLAG or -LIMITED_FLAG) end
   local _, _, last_used = struct.unpack(KEY_LIVE, key_packed, key_tail_at)
@@ -165,7 +166,7 @@ function loaded_key.draw(marks, forbidden, holds_due)
     .. string.sub(key_packed, KEY_FIXED_FLAGS_AT + 1, key_tail_at - 1)
     .. struct.pack(KEY_LIVE, payer.balance, 0, last_used)
     .. string.sub(key_packed, key_tail_at + KEY_LIVE_LENGTH)
-  loaded_key.put_extension(marks, forbidden, holds_due, payer.balances)
+  loaded_key.put_extension(marks, forbidden, holds_due, payer.balances or balances)
   loaded_key.payer = payer
   add_work(5)
 end

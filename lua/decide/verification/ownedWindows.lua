@@ -3,15 +3,17 @@
 
 local owned_windows = {}
 
--- A window with `units` more now, even above its limit. If the clock has stepped back they are charged in the newest
--- slice: the next verification moves that.
+-- A window with `units` more now, even above its limit, up to SAFE_INTEGER. If the clock has stepped back they are
+-- charged in the newest slice: the next verification moves that.
 local function with_units(bytes, duration, units)
-  local charge = quota_log.charge_of(duration)
-  local total, _, _, kept, suffix = charge(bytes, 1, #bytes, call_now, SAFE_INTEGER, duration, units, true)
+  local charge, now = quota_log.charge_of(duration), call_now
+  local total = charge(bytes, 1, #bytes, now, SAFE_INTEGER, duration, 0, false)
   if total == AHEAD then
-    local now = window_log.newest(bytes) - (duration < QUOTA_CODES and window_log.slice_of(duration) or 1)
-    _, _, _, kept, suffix = charge(bytes, 1, #bytes, now, SAFE_INTEGER, duration, units, true)
+    now = window_log.newest(bytes) - (duration < QUOTA_CODES and window_log.slice_of(duration) or 1)
+    total = charge(bytes, 1, #bytes, now, SAFE_INTEGER, duration, 0, false)
   end
+  units = math.min(units, SAFE_INTEGER - total)
+  local _, _, _, kept, suffix = charge(bytes, 1, #bytes, now, SAFE_INTEGER, duration, units, true)
   return suffix and string.sub(bytes, 1, kept) .. suffix
 end
 
@@ -21,8 +23,8 @@ end
 --   wanted    each {duration, name, units, is_fine, at: when they were charged}. Slots are {duration = 0, name, units,
 --             slot_end, moved_to (nil: they are given back), slice (see window_slots.without)}, and get `is_found`
 --             and the real moved_to. Its `shifted` is that field of the owner.
---   records   by name, the records to write: {owner, bytes, counter (in the form of write_counters, if units were
---             charged)}. What was changed before is read there.
+--   records   by name, the records to write: {owner, member, bytes, counter (in the form of write_counters, if units
+--             were charged)}. What was changed before is read there.
 function owned_windows.returning(packed, limits_at, tail_bytes, owner, wanted, records)
   local limits, by_name, is_changed = read_limits(packed, limits_at, tail_bytes), {}, false
   add_work(20 * #wanted)
@@ -65,7 +67,7 @@ function owned_windows.returning(packed, limits_at, tail_bytes, owner, wanted, r
           counter = { member, '', DAY_MS, false }
         end
         if counter then counter[2] = window end
-        records[record] = { owner = owner, bytes = window, counter = counter }
+        records[record] = { owner = owner, member = member, bytes = window, counter = counter }
       end
     end
   end
@@ -78,6 +80,7 @@ function owned_windows.write(records)
   for record, changed in pairs(records) do
     if changed.bytes == '' then
       redis.call('DEL', record)
+      redis.call('ZREM', name_of.window_list(call_workspace, changed.owner), changed.member)
     elseif changed.counter then
       write_counters(call_workspace, changed.owner, { changed.counter }, call_now)
     else

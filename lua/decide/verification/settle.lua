@@ -54,20 +54,6 @@ local function returning_to_identity(record, number, used)
   end
 end
 
--- Counts decisions in the history of the key. Its state cannot count them, because since they were made the key was
--- deleted, got another identity or began another hour, or because it has no place for them.
-local function count_former(external_id, hour, count, outcome, spent)
-  local counts = {}
-  for number = 1, OUTCOMES_IN_TAIL do
-    counts[number] = number == outcome and count or 0
-  end
-  counts[OUTCOMES_IN_TAIL + 1] = spent
-  local usage, forbidden = struct.pack(USAGE, hour, unpack(counts)), outcome == FORBIDDEN and count or 0
-  flush_usage(call_workspace, key24(), external_id, usage, forbidden, call_settings.retention)
-  -- The state of the key may have no count of that day.
-  add_used(call_workspace, key24(), hour, call_settings.retention, true)
-end
-
 -- Counts decisions in the totals of the API of the key.
 local function count_for_api(hour, count, outcome, spent)
   local record = name_of.api_usage(call_workspace, key_api8, day_text(hour))
@@ -84,6 +70,7 @@ local function settle_verifications(number, count, outcome, used, used_at, subje
   local request = fields <= #subject and request_of(string.sub(subject, fields))
   local tags = count > 0 and request and request.tags and usage_by_tag.counted(request.tags)
   local hour, spent = math.floor(used_at / HOUR_MS), outcome == VALID and count * cost or 0
+  -- The state cannot count them.
   local is_former = not is_live or external_id ~= key_external_id or hour ~= call_hour
   -- Only an extended state counts FORBIDDEN.
   if not is_former and outcome == FORBIDDEN then is_former = not key_flags.extended end
@@ -118,7 +105,8 @@ local function settle_verifications(number, count, outcome, used, used_at, subje
   end
   if return_to_identity then return_to_identity() end
   if count == 0 then return end
-  if is_former then count_former(external_id, hour, count, outcome, spent) end
+  local retention = call_settings.retention
+  if is_former then count_late(call_workspace, key24(), external_id, hour, count, outcome, spent, retention) end
   if tags then usage_by_tag.count(tags, external_id, outcome, spent, count, hour) end
   count_for_api(hour, count, outcome, spent)
   if outcome ~= VALID then

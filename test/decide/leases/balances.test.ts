@@ -60,6 +60,14 @@ describe.each([
     expect(await balanceOf(keyId)).toBe(2700);
   });
 
+  test('a copy for a successor has what is left', async () => {
+    const { key, keyId } = await createKey({ credits: { remaining: 3000, refill } });
+    await use(key);
+    const successor = await changer.ok('keys.rerollKey', { keyId, expiration: 0, credits: 'copy' });
+    expect(await balanceOf(keyId)).toBe(2700);
+    expect(await balanceOf(successor.keyId)).toBe(2700);
+  });
+
   test.each([0, 5, 50, 200, 400])('decrement leaves what it should: %i', async (keep) => {
     const { key, keyId } = await createKey({ credits: { remaining: 3000 } });
     await use(key);

@@ -181,6 +181,17 @@ describe('a key has at most a thousand counters', () => {
     expect((await call('keys.verifyKey', { key, ratelimits: adHoc(1001, 1) })).status).toBe(400);
   });
 
+  test('one that got all its units back makes room', async () => {
+    const { keyId, key } = await createKey();
+    await charge(key, 999);
+    const held = { key, ratelimits: adHoc(999, 1), hold: { ttl: 60_000 } };
+    const { hold } = await ok('keys.verifyKey', held);
+    await ok('keys.releaseHold', { holdId: hold!.id });
+    expect(await countersOf(keyId)).toHaveLength(999 + 1);
+    expect((await ok('keys.verifyKey', { key, ratelimits: adHoc(1000, 1) })).code).toBe('VALID');
+    expect((await call('keys.verifyKey', { key, ratelimits: adHoc(1001, 1) })).status).toBe(400);
+  });
+
   test('the counter of a limit that is removed from a key with a thousand counters is not kept', async () => {
     const { keyId, key } = await createKey({
       ratelimits: [{ name: 'own', limit: 50, duration: 1000, autoApply: true }],

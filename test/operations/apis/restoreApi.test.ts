@@ -1,4 +1,5 @@
 import { beforeEach, describe, expect, test } from 'vitest';
+import { digestOf } from '../../../src/domain/keyString.ts';
 import { dayMs, harness, hourMs, testSettings } from '../../support/harness.ts';
 
 const app = harness();
@@ -139,6 +140,19 @@ describe('apis.restoreApi: 200', () => {
     const actor = { rootKeyId: 'cli', operation: 'cli.import', requestId: '' };
     expect(await app.store.apis.createAgain(app.workspaceId, { apiId, name: 'again' }, actor)).toBe(false);
     await ok('apis.restoreApi', { apiId });
+  });
+
+  test('an import of one that was deleted for good creates its keys, those that were deleted before, too', async () => {
+    const { apiId, keyId, key } = await createKey();
+    await ok('keys.deleteKey', { keyId });
+    await ok('apis.deleteApi', { apiId, permanent: true });
+    await sweep(['purge']);
+    const actor = { rootKeyId: 'cli', operation: 'cli.import', requestId: '' };
+    expect(await app.store.apis.createAgain(app.workspaceId, { apiId, name: 'again' }, actor)).toBe(true);
+    const keys = [{ digest: digestOf(key), start: '', keptId: keyId }];
+    const made = await app.store.keys.create(app.workspaceId, { apiId, keys, mayCreatePermissions: false }, actor);
+    expect(made).toMatchObject({ created: [keyId] });
+    expect(await verify(key)).toMatchObject({ valid: true });
   });
 
   test('lists of deleted APIs are searched, ordered and paged as those of others', async () => {

@@ -189,6 +189,54 @@ describe('identities.restoreIdentity: 200', () => {
     expect(await verify(key)).toMatchObject({ identity: { id: identityId }, ratelimits: [{ remaining: 2 }] });
   });
 
+  test('keys that are rotated, or linked by their callers, between two steps', async () => {
+    const identityId = await create({ ratelimits: [{ ...requests, limit: 1000 }] });
+    const { apiId } = await createKey({});
+    const keys: { keyId: string; key: string }[] = [];
+    while (keys.length < 150) keys.push(await createKey({ apiId, externalId }));
+    const [rotated, linked] = [keys[140]!, keys[141]!];
+    await remove(identityId);
+    for (const { key } of [rotated, linked]) await verify(key);
+    const step = readFileSync(new URL('../../../lua/identities/restore.lua', import.meta.url), 'utf8');
+    const given = [0, testSettings.usageRetentionMs, '{"isQuiet":true}', clock.now];
+    expect(await redis.run(step, workspaceKey(app.workspaceId), [identityId, ...given])).toEqual([['more'], []]);
+    const { keyId: successor, key } = await ok('keys.rerollKey', { keyId: rotated.keyId, expiration: hourMs });
+    await ok('keys.updateKey', { keyId: linked.keyId, externalId });
+    const count = async () => (await ok('identities.getIdentity', { identity: identityId })).keyCount;
+    const listed = async () => {
+      const found: string[] = [];
+      for (let cursor: string | undefined = ''; cursor !== undefined; ) {
+        const { data, pagination }: { data: { keyId: string }[]; pagination: { cursor?: string } } = await call(
+          'apis.listKeys',
+          { apiId, externalId, cursor },
+        );
+        found.push(...data.map(({ keyId }) => keyId));
+        cursor = pagination.cursor;
+      }
+      return found;
+    };
+    const expectListed = async (...ids: string[]) => {
+      const found = await listed();
+      expect([found.length, await count()]).toEqual([ids.length, ids.length]);
+      expect(new Set(found)).toEqual(new Set(ids));
+    };
+    const all = [...keys.map(({ keyId }) => keyId), successor];
+    await expectListed(...all);
+    await sweep(['purge']);
+    await expectListed(...all);
+    expect(await verify(key)).toMatchObject({ valid: true, identity: { id: identityId } });
+    // What was counted while it was deleted is of no identity.
+    const counted = await ok('analytics.getVerifications', { apiId, groupBy: ['externalId'], granularity: 'total' });
+    expect(counted.map(({ externalId: of, count: times }) => [of, times])).toEqual(
+      expect.arrayContaining([
+        [undefined, 2],
+        [externalId, 1],
+      ]),
+    );
+    await ok('keys.updateKey', { keyId: linked.keyId, externalId: null });
+    await expectListed(...all.filter((keyId) => keyId !== linked.keyId));
+  });
+
   test('350 keys, some of which are verified: in steps, which the sweeper continues', async () => {
     const identityId = await create({ ratelimits: [{ ...requests, limit: 1000 }] });
     const { apiId } = await createKey({});
@@ -279,6 +327,20 @@ describe('identities.restoreIdentity: 200', () => {
     expect(made).not.toBe(identityId);
     await restore(identityId);
     expect(await ok('identities.getIdentity', { identity: identityId })).toMatchObject({ externalId, meta: { a: 1 } });
+  });
+
+  test('an import of one that was deleted for good has another id while the list of its keys is kept', async () => {
+    const identityId = await create();
+    const { apiId } = await createKey({ externalId });
+    await createKey({ apiId, externalId });
+    await remove(identityId, true);
+    const actor = { rootKeyId: 'cli', operation: 'cli.import', requestId: '' };
+    const line = { externalId, ratelimits: [], keptId: identityId.slice('id_'.length) };
+    const [made] = (await app.store.identities.create(app.workspaceId, [line], actor)) as string[];
+    for (let keys = 0; keys < 2; keys++) await createKey({ apiId, externalId });
+    expect(await ok('identities.getIdentity', { identity: externalId })).toMatchObject({ id: made, keyCount: 2 });
+    const list = `${workspaceKey(app.workspaceId)}:ik:${made!.slice('id_'.length)}`;
+    expect([await redis.redis.exists(list), await redis.redis.pttl(list)]).toEqual([1, -1]);
   });
 
   test('lists of deleted identities are searched, filtered and paged as those of others', async () => {

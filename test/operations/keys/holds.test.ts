@@ -243,6 +243,29 @@ describe('a settlement', () => {
     expect(await ok('keys.verifyKey', { key })).toMatchObject({ code: 'VALID', credits: 0 });
   });
 
+  test.each(['keys', 'identities'] as const)(
+    'after a decrement of a debt by 0 gives back as before (%s)',
+    async (of) => {
+      const credits = { remaining: 100 };
+      const externalId = 'owing';
+      const identity = of === 'identities' && (await ok('identities.createIdentity', { externalId, credits }));
+      const { keyId, key } = await createKey(identity ? { externalId } : { credits });
+      const [first, second] = [
+        await hold(key, {}, { credits: { cost: 60 } }),
+        await hold(key, {}, { credits: { cost: 40 } }),
+      ];
+      await settle(first.id, { credits: { cost: 65 } });
+      const decrement = { operation: 'decrement', value: 0 } as const;
+      if (identity) await ok('identities.updateCredits', { identity: externalId, ...decrement });
+      else await ok('keys.updateCredits', { keyId, ...decrement });
+      await ok('keys.releaseHold', { holdId: second.id });
+      const owner = identity
+        ? await ok('identities.getIdentity', { identity: externalId })
+        : await ok('keys.getKey', { keyId });
+      expect(owner.credits).toEqual({ remaining: 35 });
+    },
+  );
+
   // By credits alone and without a refill, it is the shortest way (hold_settlements.as_held).
   test.each([
     ['set', false],
@@ -320,6 +343,17 @@ describe('a settlement', () => {
     });
     clock.advance(31 * minute);
     expect((await left(key))[2]).toBe(100);
+  });
+
+  test('of as many units as a number of JSON can have fills the window', async () => {
+    const { key } = await createKey({ ratelimits: [tokens] });
+    await ok('keys.verifyKey', { key, ratelimits: [{ name: 'tokens', cost: 2 }] });
+    const { id } = await hold(key, {}, { ratelimits: [{ name: 'tokens', cost: 1 }] });
+    await settle(id, { ratelimits: [{ name: 'tokens', cost: Number.MAX_SAFE_INTEGER }] });
+    expect(await ok('keys.verifyKey', { key, ratelimits: [{ name: 'tokens', cost: 1 }] })).toMatchObject({
+      code: 'RATE_LIMITED',
+      ratelimits: [{ remaining: 0 }],
+    });
   });
 
   test('of several holds at once gives units of a counter of its own back for each', async () => {
@@ -683,6 +717,50 @@ describe('usage', () => {
       row(2, undefined, 0, 2),
     ]);
   });
+
+  test.each([false, true])(
+    'has credits that a hold spends after its key was deleted; of its identity: %s',
+    async (shared) => {
+      const externalId = `spends.${shared}`;
+      const credits = { remaining: 100 };
+      await ok('identities.createIdentity', { externalId, ...(shared && { credits }) });
+      const { keyId, key, apiId } = await createKey({ externalId, ...(!shared && { credits }) });
+      await hold(key, { onExpiry: 'charge' }, { credits: { cost: 20 } });
+      await ok('keys.deleteKey', { keyId });
+      clock.advance(minute);
+      while (await sweep());
+      for (const after of [0, 2 * dayMs]) {
+        clock.advance(after);
+        while (await tollgate.store.sweep.rollUp(tollgate.workspaceId));
+        const period = { start: startMs - dayMs, end: startMs + 2 * dayMs, granularity: 'total' as const, groupBy: [] };
+        for (const filter of [{ apiId }, { keyId }, { externalId }])
+          expect(
+            await ok('analytics.getVerifications', { ...period, ...filter }),
+            JSON.stringify(filter),
+          ).toMatchObject([{ count: 1, spentCredits: 20 }]);
+      }
+    },
+  );
+
+  test.each([false, true])(
+    'has credits of open holds that are charged, of a key deleted for good; of its identity: %s',
+    async (shared) => {
+      const externalId = `gone.${shared}`;
+      const credits = { remaining: 100 };
+      await ok('identities.createIdentity', { externalId, ...(shared && { credits }) });
+      const { keyId, key, apiId } = await createKey({ externalId, ...(!shared && { credits }) });
+      await hold(key, { onExpiry: 'charge' }, { credits: { cost: 20 } });
+      await hold(key, {}, { credits: { cost: 30 } });
+      await ok('keys.deleteKey', { keyId, permanent: true });
+      const identity = await ok('identities.getIdentity', { identity: externalId });
+      expect(identity.credits).toEqual(shared ? { remaining: 80 } : undefined);
+      const period = { start: startMs - dayMs, end: startMs + 2 * dayMs, granularity: 'total' as const, groupBy: [] };
+      for (const filter of [{ apiId }, { keyId }, { externalId }])
+        expect(await ok('analytics.getVerifications', { ...period, ...filter }), JSON.stringify(filter)).toMatchObject([
+          { count: 2, spentCredits: 20 },
+        ]);
+    },
+  );
 
   test('has credits that are settled on a day without verifications', async () => {
     const { keyId, key, apiId } = await createKey(full);

@@ -170,6 +170,20 @@ describe('keys.rerollKey with credits: move', () => {
     expect(await remainingOf(old)).toBe(0);
   });
 
+  test.each([false, true])('nothing of a balance that was removed comes back; to one of its own: %s', async (own) => {
+    const old = await newKey();
+    await held(old.key, 5);
+    await ok('keys.updateCredits', { keyId: old.keyId, operation: 'set', value: 100 });
+    const { hold } = await held(old.key, 50);
+    const made = await move(old.keyId);
+    await ok('keys.deleteKey', { keyId: made.keyId, permanent: true });
+    expect((await verify(old.key)).code).toBe('USAGE_EXCEEDED');
+    const left = own ? 10 : 0;
+    if (own) await ok('keys.updateCredits', { keyId: old.keyId, operation: 'increment', value: left });
+    expect(await ok('keys.releaseHold', { holdId: hold!.id })).toMatchObject({ credits: left });
+    expect(await remainingOf(old)).toBe(left);
+  });
+
   test.each(['deleted', 'removed'])('with its successor %s the old key may get credits of its own', async (how) => {
     const old = await newKey();
     const made = await move(old.keyId);
