@@ -8,19 +8,34 @@
 
 local workspace, name, kept_id, created, actor, now =
   KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], now_ms(ARGV[5])
-if kept_id ~= '' then
-  local api8 = string.sub(kept_id, 9)
-  local is_taken = redis.call(
+
+-- Whether an API has these last 8 characters, or a deleted one that was not removed yet.
+local function is_taken(api8)
+  local records = redis.call(
     'EXISTS',
     name_of.api_record(workspace, api8),
     name_of.deleted_api(workspace, api8),
     name_of.key_list(workspace, api8)
-  ) > 0
-  if is_taken or redis.call('LPOS', name_of.dead_apis(workspace), api8) then return false end
+  )
+  return records > 0 or redis.call('LPOS', name_of.dead_apis(workspace), api8)
 end
+
+-- A new id. An imported API may have the next number, and so may many after it.
+local function new_id(stamps)
+  local next_id, _, reserve = take_stamps(workspace, now, stamps, true)
+  for _ = 1, stamps do
+    local id16 = next_id()
+    if not is_taken(string.sub(id16, 9)) then
+      reserve()
+      return id16
+    end
+  end
+  return new_id(16 * stamps)
+end
+
+if kept_id ~= '' and is_taken(string.sub(kept_id, 9)) then return false end
 require_room(workspace, actor, 1)
-local id16 = kept_id
-if id16 == '' then id16 = take_stamps(workspace, now, 1)() end
+local id16 = kept_id ~= '' and kept_id or new_id(1)
 set_fields(
   name_of.api_record(workspace, string.sub(id16, 9)),
   { id = 'api_' .. id16, name = name, created = int(created or now) }

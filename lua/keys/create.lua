@@ -71,7 +71,9 @@ for _, key in ipairs(request.keys) do
   if not key.exists then
     key.id = key.keptId and string.sub(key.keptId, 5) or next_id() .. api8
     key.member = member_of_api(key.id, key.digest)
-    key.is_of_deleted = key.formerLink and is_restorable_link(workspace, key.formerLink)
+    local former = key.formerLink
+    key.is_of_deleted = former and is_restorable_link(workspace, former)
+    key.is_linked = not former or key.is_of_deleted or find_identity_link(workspace, external_id_of(former)) == former
     if (key.start or '') ~= '' then entries[#entries + 1] = start_entry(key.start, key.member) end
   end
 end
@@ -130,9 +132,7 @@ for index, key in ipairs(request.keys) do
     else
       redis.call('ZADD', name_of.key_list(workspace, api8), 0, key.member)
       plans.index(workspace, key.planId, state.id)
-      if not key.formerLink or key.is_of_deleted then
-        index_under_identity(workspace, link, state.id, key.is_of_deleted)
-      end
+      if key.is_linked then index_under_identity(workspace, link, state.id, key.is_of_deleted) end
       if state.expires < NEVER then index_expiry_of(workspace, state) end
       limit_list.note_ends(workspace, state.id, {}, state.limits)
       if state.refilled then queue_refill(workspace, key.digest, state) end

@@ -27,6 +27,10 @@ for index, key in ipairs(request.keys) do
   -- The number of rewrites is that of the parts, until the sweeper rolls up the key.
   local last = head ~= '' and struct.unpack('>I2', head) or 0
   local is_new = last == key.part - 1 and (key.part > 1 or redis.call('EXISTS', log) == 0)
+  -- The hour in which a key was used last is in its state only.
+  local digest = is_new and key.part == 1 and digest_of(workspace, 'key_' .. key.id16 .. api8)
+  local state = digest and redis.call('HGET', name_of.key_record(workspace, digest), 'state')
+  if state and string.sub(state, -USAGE_LENGTH) ~= NO_USAGE then is_new = false end
   local given = args[2 * index + 4]
   if given == '' then is_new = not redis.call('ZSCORE', name_of.former_keys(workspace, api8), key.id16 .. api8) end
   -- A line may be repeated, and must not be added to the sums twice.

@@ -50,10 +50,12 @@ export async function exportKeys(
     return { lines: [`${file} is complete.`], json: { complete: true } };
   }
   const counts = { ...newCounts(), ...output?.position?.counts };
+  const leftOut: string[] = [];
   const total = workspaces.flatMap(({ apis }) => apis).reduce((sum, { keyCount }) => sum + keyCount, 0);
   const run = async (progress: Progress) => {
     const given = { api, omitted, without: without?.split(',').filter(Boolean), position: output?.position };
-    const lines = allLines(store, workspaces, { ...given, counts, progress });
+    const leaveOut = (keyId: string) => void leftOut.push(keyId);
+    const lines = allLines(store, workspaces, { ...given, counts, progress, leaveOut });
     const to: Writable = output?.handle.createWriteStream() ?? stdout;
     await pipeline(lines, to, { end: !toStdout });
   };
@@ -71,9 +73,13 @@ export async function exportKeys(
   const importing = await importingAmong(store, workspaces);
   return {
     lines: [`Exported ${formatCounts(counts)}.`],
-    notes: importing.map((id) => `The export of ${id} is incomplete, as its import is not finished.`),
+    notes: [
+      ...importing.map((id) => `The export of ${id} is incomplete, as its import is not finished.`),
+      ...leftOut.map((keyId) => `The usage of ${keyId} was left out: it has more than 4 MB.`),
+    ],
     json: counts,
     toStderr: toStdout,
+    failed: leftOut.length > 0,
   };
 }
 
@@ -115,13 +121,14 @@ interface Lines {
   position: Position | undefined;
   counts: Counts;
   progress: Progress;
+  leaveOut: (keyId: string) => void;
 }
 
 /** Yields the text of the export page by page. */
 async function* allLines(
   store: Store,
   workspaces: readonly InExport[],
-  { api, omitted, without, position, counts, progress }: Lines,
+  { api, omitted, without, position, counts, progress, leaveOut }: Lines,
 ): AsyncGenerator<string> {
   const names = (Object.keys(sections) as SectionName[]).filter(
     (name) => api === undefined || !ofWorkspaceOnly.includes(name),
@@ -151,6 +158,7 @@ async function* allLines(
         workspaceId,
         apis,
         omits,
+        leaveOut,
         windowIndex: workspaces.length > 1 ? windowIndex : undefined,
       };
       const from = place?.after;

@@ -25,6 +25,8 @@ interface Exported {
   apis: readonly ApiRecord[];
   /** Whether the lines of a kind are left out. */
   omits: (kind: Kind) => boolean;
+  /** Gets each key whose usage is too large to be exported. */
+  leaveOut: (keyId: string) => void;
   /** Undefined if it is the only workspace. */
   windowIndex: (() => Promise<WindowIndex>) | undefined;
 }
@@ -199,13 +201,13 @@ async function* refusals(
 }
 
 /** The usage of deleted keys. A place is the rank of the next one in their list. */
-const formerKeys = ofApis(async function* pages({ store, workspaceId, omits }, { id }, after) {
+const formerKeys = ofApis(async function* pages({ store, workspaceId, omits, leaveOut }, { id }, after) {
   if (omits('keyUsage')) return;
   for (let at = Number(after ?? 0); ; at += keysPerPage) {
     const keys = await store.usageExport.formerKeys(workspaceId, id.slice(-8), at, keysPerPage);
     if (keys.length === 0) return;
     const ids = keys.map(({ keyId }) => keyId);
-    const usage = await store.usageExport.keys(workspaceId, ids);
+    const usage = await store.usageExport.keys(workspaceId, ids, leaveOut);
     const lines = keys.flatMap(({ keyId, deletedHour }) =>
       keyUsageLines(id, { keyId, deletedHour, days: usage.get(keyId) ?? [] }),
     );
@@ -233,9 +235,9 @@ const keysOf =
 /** Each key is after its usage. */
 const keys = ofApis((exported, { id }, after) =>
   pagesAfter(after, keysOf(exported, id, false), async (items) => {
-    const { store, workspaceId, omits } = exported;
+    const { store, workspaceId, omits, leaveOut } = exported;
     const ids = items.map(({ keyId }) => keyId);
-    const usage = omits('keyUsage') ? undefined : await store.usageExport.keys(workspaceId, ids);
+    const usage = omits('keyUsage') ? undefined : await store.usageExport.keys(workspaceId, ids, leaveOut);
     return items.flatMap((key) => {
       const { keyId, externalId, planUsed } = key;
       const days = usage?.get(keyId);

@@ -186,10 +186,13 @@ function openImport(context: StoreContext, holders: ReturnType<typeof openHolder
       const { workspaceId, createdAt, me, prices, ...rest } = workspace;
       const given = { ...rest, me: textOf(me), prices: textOf(prices), created: createdAt };
       const request = JSON.stringify({ ...given, sums: hasSums(context), dryRun: isDryRun });
+      // First, as it may be refused.
+      const adds = me !== undefined && !isDryRun;
+      if (adds) await holders.add(workspaceId);
       const outcome = await run('workspaces/import', workspaceId, { request });
       if (!isDryRun && (outcome === 'created' || outcome === 'continued'))
         await change((redis) => redis.zadd(workspacesKey, 'NX', `${createdAt}`, workspaceId));
-      if (me && !isDryRun && (outcome === 'created' || outcome === 'continued')) await holders.add(workspaceId);
+      else if (adds) await holders.settle(workspaceId);
       return outcome;
     },
 

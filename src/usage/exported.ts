@@ -1,6 +1,7 @@
 // Reads usage and refusals for an export: everything that analytics can return, some records at a time.
 
 import { dayMs, hourMs } from '../domain/time.ts';
+import { ApiError } from '../errors.ts';
 import { chunks } from '../redis/chunks.ts';
 import { orStoreError } from '../redis/connection.ts';
 import {
@@ -97,16 +98,29 @@ export function openUsageExport(context: StoreContext) {
 
     ...openParts(context),
 
-    /** The usage of keys that have some. */
-    async keys(workspaceId: string, keyIds: readonly string[]): Promise<Map<string, KeyDay[]>> {
+    /** The usage of keys that have some. `leaveOut` gets each key that has too much to be read. */
+    async keys(
+      workspaceId: string,
+      keyIds: readonly string[],
+      leaveOut: (keyId: string) => void,
+    ): Promise<Map<string, KeyDay[]>> {
       const found = new Map<string, KeyDay[]>();
-      const key24s = keyIds.map((keyId) => keyId.slice('key_'.length));
-      for await (const { first, found: some } of usageOf({ context, workspaceId }, key24s, 0)) {
-        for (const [index, stored] of some.entries()) {
-          if (stored.days.length + stored.log.length + stored.current.length === 0) continue;
-          found.set(`key_${key24s[first + index]!}`, allDays(stored));
+      async function read(some: readonly string[]): Promise<void> {
+        const key24s = some.map((keyId) => keyId.slice('key_'.length));
+        try {
+          for await (const { first, found: usages } of usageOf({ context, workspaceId }, key24s, 0)) {
+            for (const [index, stored] of usages.entries()) {
+              if (stored.days.length + stored.log.length + stored.current.length === 0) continue;
+              found.set(some[first + index]!, allDays(stored));
+            }
+          }
+        } catch (error) {
+          if (!(error instanceof ApiError) || error.status >= 500) throw error;
+          if (some.length === 1) return leaveOut(some[0]!);
+          for (const keyId of some) await read([keyId]);
         }
       }
+      await read(keyIds);
       return found;
     },
 

@@ -21,6 +21,7 @@ import { build, cliFile } from '../support/processes.ts';
 import { random, seed } from '../support/random.ts';
 import { testRedisUrl } from '../support/redis.ts';
 import { thoroughTest } from '../support/testIf.ts';
+import { keyLogOf } from '../support/usage.ts';
 
 const tollgate = harness();
 const { clock, ok, createWorkspace, openWorkspace } = tollgate;
@@ -878,4 +879,34 @@ test('imported keys of unknown length are counted, as a hash does not contain th
   expect(err).toContain('Issued elsewhere: 2 of the keys.');
   // Existing keys are not counted.
   expect(await importInto(workspaceId, lines)).not.toHaveProperty('unknownLength');
+});
+
+test('usage of a key that is too large to be read at once is left out, and the rest is exported', async () => {
+  const { workspaceId, rootKey } = await withApi();
+  const { items } = await tollgate.store.apis.list(workspaceId, { count: 1 });
+  const apiId = items[0]!.id;
+  const create = async () => (await ok('keys.createKey', { apiId }, rootKey)).keyId;
+  const [large, used] = [await create(), await create()];
+  const hour = Math.floor(clock.now / 3_600_000);
+  const redis = await connect(testRedisUrl(), { commandTimeoutMs: 5000 });
+  for (const [keyId, hours] of [
+    [large, 210_000],
+    [used, 1],
+  ] as const) {
+    const { name, log } = keyLogOf(
+      workspaceId,
+      keyId,
+      Array.from({ length: hours }, () => hour),
+    );
+    await redis.set(name, log);
+  }
+  await redis.quit();
+  const { code, out, err } = await cli(['export', '--workspace', workspaceId, '-']);
+  expect(code).toBe(1);
+  expect(err).toContain(`The usage of ${large} was left out: it has more than 4 MB.\n`);
+  const lines = linesOf(out);
+  const idsOf = (wanted: string) => lines.flatMap(({ kind, keyId }) => (kind === wanted ? [keyId] : []));
+  expect(idsOf('keyUsage')).toEqual([used]);
+  expect(idsOf('key')).toEqual([large, used]);
+  expect(lines.at(-1)).toMatchObject({ kind: 'end' });
 });

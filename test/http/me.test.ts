@@ -549,6 +549,11 @@ describe('the setting', () => {
       code: 'precondition_failed',
     });
     expect((await call('workspace.getSettings', {}, rootKey)).data).toMatchObject({ name: 'test' });
+    const [workspace] = (await h.store.workspaces.list()).slice(-1);
+    const workspaceId = `ws_${'imported'.padStart(16, 'b')}`;
+    const imported = { ...workspace!, workspaceId, protectApis: false, me: {}, sequence: 0, importId: 'a' };
+    await expect(h.store.workspaces.import(imported, false)).rejects.toMatchObject({ code: 'precondition_failed' });
+    expect((await h.store.workspaces.list()).map((each) => each.workspaceId)).not.toContain(workspaceId);
     // One that has it may change it.
     await ok('workspace.updateSettings', { me: { origins: [origin] } });
     const { key } = await newKey();

@@ -30,7 +30,7 @@ const exported = async (digest: Buffer) =>
   );
 
 /** A key that is imported. */
-async function bring(of: { created?: number; keptId?: string; byteLength?: number }) {
+async function bring(of: { created?: number; keptId?: string; byteLength?: number; formerLink?: string }) {
   const digest = randomBytes(32);
   const keys = [{ digest, start: '', ...of }];
   const result = await app.store.keys.create(app.workspaceId, { apiId, keys, mayCreatePermissions: false }, cliActor);
@@ -132,6 +132,14 @@ describe('when it was created', () => {
       expect(await createdAt(keptId)).toBe(7);
     }
   });
+});
+
+test('an imported key of an identity that was deleted when it was exported, and exists here, is in its list', async () => {
+  const externalId = 'came.back';
+  const { identityId } = await ok('identities.createIdentity', { externalId });
+  const { keyId } = await bring({ formerLink: identityId.slice('id_'.length) + externalId });
+  expect(await ok('keys.getKey', { keyId })).toMatchObject({ externalId });
+  expect((await ok('apis.listKeys', { apiId, externalId })).map(({ keyId: id }) => id)).toEqual([keyId]);
 });
 
 describe('how many random bytes its string has', () => {

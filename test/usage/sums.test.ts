@@ -74,10 +74,12 @@ async function listed({ analytics }: Store, query: Omit<Query, 'bucketOf'>, limi
   return rows;
 }
 
+const noneLeftOut = (keyId: string) => expect.fail(keyId);
+
 /** The same of whole days, from all that is stored of keys, as it is exported. */
 async function exported({ usageExport }: Store, { fromHour, toHour }: Query, keyIds: readonly string[]) {
   const rows: Record<string, [number, number]> = {};
-  for (const days of (await usageExport.keys(tollgate.workspaceId, keyIds)).values()) {
+  for (const days of (await usageExport.keys(tollgate.workspaceId, keyIds, noneLeftOut)).values()) {
     for (const { day, externalId, sums } of days) {
       if (24 * day < fromHour || 24 * day >= toHour) continue;
       const [counted, credits] = rows[externalId] ?? [0, 0];
@@ -301,6 +303,17 @@ test('an import adds the sums of what it stores, each once', { timeout: 60_000 }
   clock.advance(3 * dayMs);
   await settled();
   expect(await countsOf(servers[0]!, query, false)).toEqual(byKeys);
+});
+
+test('usage that is in the state of a key only exists for an import', async () => {
+  const { apiId, keyId, key } = await createKey({ externalId: 'ada' });
+  await ok('keys.verifyKey', { key });
+  const { usageExport, usageImport } = tollgate.store;
+  const days = (await usageExport.keys(tollgate.workspaceId, [keyId], noneLeftOut)).get(keyId)!;
+  const line = { keyId, part: 1, days, externalId: 'ada' };
+  expect(await usageImport.keys(tollgate.workspaceId, apiId.slice(-8), [line], false)).toEqual(['exists']);
+  const query = { fromHour: 0, toHour: 24 * 40_000, apiIds: [apiId], bucketOf: () => 0 };
+  expect(Object.values(await countsOf(servers[0]!, query, true))).toEqual([[1, 0]]);
 });
 
 test('a count that is late for a day whose list was dropped hides no other key of the day', async () => {

@@ -1,8 +1,10 @@
 import { describe, expect, test } from 'vitest';
+import { packId, unpackId } from '../../../src/domain/keyString.ts';
 import { harness } from '../../support/harness.ts';
 import { onlyInvalidAt } from '../../support/invalid.ts';
 
-const { call, ok } = harness();
+const app = harness();
+const { call, ok } = app;
 
 describe('apis.createApi: 200', () => {
   test('creates an API, which can be read, and in which keys can be created, immediately', async () => {
@@ -18,6 +20,23 @@ describe('apis.createApi: 200', () => {
       await ok('apis.createApi', { name: 'twice' }),
     ];
     expect(second.apiId).not.toBe(first.apiId);
+  });
+
+  test('an imported API whose number is next keeps its keys', async () => {
+    const { apiId } = await ok('apis.createApi', { name: 'first' });
+    const actor = { rootKeyId: 'cli', operation: 'cli.import', requestId: '' };
+    const imported: string[] = [];
+    for (const more of [1, 2]) {
+      const id = packId(apiId.slice('api_'.length));
+      id.writeUIntBE(id.readUIntBE(6, 6) + more, 6, 6);
+      imported.push(`api_${unpackId(id)}`);
+      const again = { apiId: imported.at(-1)!, name: `imported ${more}` };
+      expect(await app.store.apis.createAgain(app.workspaceId, again, actor)).toBe(true);
+    }
+    const { apiId: made } = await ok('apis.createApi', { name: 'second' });
+    expect(imported.map((id) => id.slice(-8))).not.toContain(made.slice(-8));
+    for (const [at, id] of imported.entries())
+      expect(await ok('apis.getApi', { apiId: id })).toMatchObject({ name: `imported ${at + 1}` });
   });
 
   test('ids ascend, also within one millisecond', async () => {
