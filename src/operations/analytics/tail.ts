@@ -132,7 +132,7 @@ async function namespacesOf(
 class TailStream implements Streaming {
   readonly #input: Input;
   readonly #context: ManageContext;
-  readonly #filter: TailFilter;
+  #filter: TailFilter;
   /** Events before `start`, and until the root key was checked. */
   #held = ': connected\n\n';
   #isHeld = true;
@@ -154,12 +154,18 @@ class TailStream implements Streaming {
     this.#filter = filter;
   }
 
-  async open() {
+  async open(filter = this.#filter) {
     const { store, caller } = this.#context;
-    this.#leave = await store.tail.listen(caller.workspaceId, this.#filter, {
+    const leave = await store.tail.listen(caller.workspaceId, filter, {
       take: (events) => this.#write(events),
       rootKeysChanged: () => this.#holdAndCheck(),
     });
+    const before = this.#leave;
+    this.#leave = () => {
+      before();
+      leave();
+    };
+    if (this.#isStopped) this.#leave();
   }
 
   start(sink: StreamSink) {
@@ -232,9 +238,28 @@ class TailStream implements Streaming {
     const caller = await this.#context.reauthenticate();
     if (!caller.grants.holdsAny('api', 'read_analytics')) return 'grants_changed';
     const filter = await filterOf(this.#input, { ...this.#context, caller });
+    // The client may have left meanwhile: a timer would keep the request in memory.
+    if (this.#isStopped) return undefined;
     this.#failures = 0;
     clearTimeout(this.#expiry);
     if (caller.lastsMs <= timerMax) this.#expiry = setTimeout(() => this.#holdAndCheck(), caller.lastsMs).unref();
-    return JSON.stringify(filter) === JSON.stringify(this.#filter) ? undefined : 'grants_changed';
+    if (JSON.stringify(filter) === JSON.stringify(this.#filter)) return undefined;
+    const id = this.#createdId(filter);
+    if (id === undefined) return 'grants_changed';
+    // If there is no place for another listener, the next check tries again.
+    const goOn = () => {
+      this.#filter = filter;
+    };
+    await this.open({ checks: { namespaces: [id] } }).then(goOn, () => {});
+    return undefined;
+  }
+
+  /** The id of the namespace, if it did not exist when its decisions were received by its name, and does now. */
+  #createdId({ checks }: TailFilter): string | undefined {
+    const { namespace } = this.#input;
+    const [before, now] = [this.#filter.checks?.namespaces, checks?.namespaces];
+    if (namespace === undefined || before === true || now === true) return undefined;
+    if (before?.length !== 1 || before[0] !== namespace) return undefined;
+    return now?.includes(namespace) ? now.find((name) => name !== namespace) : undefined;
   }
 }

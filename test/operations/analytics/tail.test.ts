@@ -1,6 +1,6 @@
-import { afterAll, describe, expect, test } from 'vitest';
+import { afterAll, describe, expect, onTestFinished, test, vi } from 'vitest';
 import type { Streaming } from '../../../src/operation.ts';
-import { harness, hourMs, type InputOf, requestTo } from '../../support/harness.ts';
+import { dayMs, harness, hourMs, type InputOf, requestTo } from '../../support/harness.ts';
 
 const app = harness();
 /** Another server on the same Redis. */
@@ -190,6 +190,24 @@ describe('analytics.tail: filters', () => {
     for (const { stream } of heard) stream.stop();
   });
 
+  test('of a namespace that is created meanwhile go on, by its name and its id', async () => {
+    const heard = await listen({ namespace: 'created' });
+    const check = { identifier: 'a', limit: 9, duration: 1000 };
+    await ok('ratelimits.limit', { ...check, namespace: 'created' });
+    await heard.until(1);
+    const { id } = (await ok('ratelimits.listNamespaces', {})).find(({ name }) => name === 'created')!;
+    // The root key is checked when another one changes.
+    await createRootKey(['api.*.read_key']);
+    await expect
+      .poll(async () => {
+        await ok('ratelimits.limit', { ...check, namespace: id });
+        return heard.events.map(({ data }) => data.namespace);
+      })
+      .toContain(id);
+    expect(heard.isEnded).toBe(false);
+    heard.stream.stop();
+  });
+
   test('a caller hears the APIs and namespaces of its grants, by any of their names', async () => {
     const mine = await createKey();
     const theirs = await createKey();
@@ -358,6 +376,20 @@ describe('analytics.tail: ends', () => {
     const { key } = await real.ok('rootKeys.createRootKey', { permissions, expires: Date.now() + 1500 });
     const heard = await listen({}, key, real);
     await hasEnded(heard, 'root_key_expired');
+  });
+
+  test('while its root key is checked: no timer is left, which would keep the request in memory', async () => {
+    const { key } = await real.ok('rootKeys.createRootKey', { permissions, expires: Date.now() + 20 * dayMs });
+    const [set, cleared] = [vi.spyOn(globalThis, 'setTimeout'), vi.spyOn(globalThis, 'clearTimeout')];
+    onTestFinished(() => void vi.restoreAllMocks());
+    const { stream } = await real.respond(requestTo('/v2/analytics.tail', key, { body: '{}' }));
+    stream!.start({ write() {}, end() {} });
+    stream!.stop();
+    // A request of another root key is answered after the check.
+    await real.ok('apis.listApis', {});
+    const long = set.mock.results.filter((_, at) => (set.mock.calls[at]![1] ?? 0) > dayMs).map(({ value }) => value);
+    const ended = cleared.mock.calls.map(([timer]) => timer);
+    expect(long.filter((timer) => !ended.includes(timer))).toEqual([]);
   });
 
   test('when it was deleted before the stream began', async () => {
