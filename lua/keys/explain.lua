@@ -12,6 +12,7 @@
 local workspace, key_id, item, for_holder, now = KEYS[1], ARGV[1], ARGV[2], ARGV[3] == 'holder', now_ms(ARGV[4])
 
 begin_dry_run()
+plans_of_key.forget()
 -- A call that failed may have left it.
 call_state.held = false
 

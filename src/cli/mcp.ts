@@ -99,7 +99,10 @@ async function responseToLine(line: string, server: Server): Promise<object | un
   return responses.length > 0 ? responses : undefined;
 }
 
-const isKeyString = (value: unknown): boolean => typeof value === 'string' && endsAsKeyString(value.trim());
+const hasKeyString = (value: unknown): boolean =>
+  typeof value === 'string'
+    ? endsAsKeyString(value.trim())
+    : typeof value === 'object' && Object.values(value ?? {}).some(hasKeyString);
 
 const isObject = (value: unknown): value is Members =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
@@ -155,7 +158,7 @@ async function callTool({ name, arguments: input = {} }: Members, { tools, call 
   // The server accepts more: secrets among others.
   const isKnown = Object.keys(input).every((field) => Object.hasOwn(inputSchema.properties, field));
   if (!isKnown) return textResult(`This tool has no other inputs than these: ${inputs}.`, true);
-  const secret = Object.keys(input).find((field) => isKeyString(input[field]));
+  const secret = Object.keys(input).find((field) => hasKeyString(input[field]));
   if (secret)
     return textResult(`${secret} is the string of a key, which no tool takes. A person uses the console.`, true);
   try {

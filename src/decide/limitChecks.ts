@@ -214,7 +214,7 @@ const amountOf = (
   { namespace, identifier, durationMs, cost }: LimitCheck,
 ): DecidedAmount => {
   const duration = override?.durationMs ?? durationMs;
-  return { owner: `${namespace} ${identifier}`, name: '', duration, limit, left, units: cost };
+  return { owner: `${namespace.length} ${namespace}${identifier}`, name: '', duration, limit, left, units: cost };
 };
 
 class RepeatedChecks implements Repeatable<Limited> {

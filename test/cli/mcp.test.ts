@@ -262,8 +262,10 @@ describe('the tools', () => {
       expect(text).toMatch(/^text is the string of a key/);
       expect(text).not.toContain(key.trim());
     }
-    expect(seen.most()).toBe(0);
     const { key } = await app.createKey();
+    const nested = await resultOf('audit_listEvents', { resource: { type: 'key', id: key } }, setup);
+    expect([nested.isError, nested.text]).toEqual([true, expect.stringMatching(/^resource is the string of a key/)]);
+    expect(seen.most()).toBe(0);
     expect((await resultOf('system_find', { text: { toString: 1 } })).text).toBe('body.text must be string.');
     for (const text of ['checksum', key.slice(0, 8), key.slice(0, -1)])
       expect((await resultOf('system_find', { text })).isError).toBe(false);

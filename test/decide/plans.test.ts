@@ -316,6 +316,21 @@ test('explainKey says of each limit from which plan it is, and changes nothing',
   expect((await states(key))[1]).toMatchObject({ name: 'key plan', limit: 5, remaining: 3 });
 });
 
+test('explainKey has the plan of a key at once, also before the first verification', async () => {
+  const [former, present] = [await planWith({ permissions: ['plan.read'] }), await planWith({})];
+  const { externalId, identityId } = await identityWith({ planId: former });
+  const ofKey = await createKey({ planId: former });
+  const ofIdentity = await createKey({ externalId });
+  const codeOf = async (key: string) => (await ok('keys.explainKey', { key, permissions: 'plan.read' })).code;
+  // The clock stands, so both changes get the versions that the dry runs had.
+  expect(await codeOf(ofKey.key)).toBe('VALID');
+  await ok('keys.updateKey', { keyId: ofKey.keyId, planId: present });
+  expect(await codeOf(ofKey.key)).toBe('INSUFFICIENT_PERMISSIONS');
+  expect(await codeOf(ofIdentity.key)).toBe('VALID');
+  await ok('identities.updateIdentity', { identity: identityId, planId: present });
+  expect(await codeOf(ofIdentity.key)).toBe('INSUFFICIENT_PERMISSIONS');
+});
+
 describe('deleted and restored', () => {
   test.each([true, false])('a key, whose plan was deleted meanwhile: %s', async (isGone) => {
     const planId = await planWith({ ratelimits: [requests], permissions: ['plan.read'] });

@@ -134,6 +134,16 @@ const clients: Record<string, Make> = {
     const check = { namespace: 'twins', identifier: newName(), limit: 1200, duration: hourMs };
     return { requests: [0, 1, 2].map((cost) => checked(ok, { ...check, cost })) };
   },
+  async 'two identifiers, which are the same text with the names of their namespaces before them'(ok) {
+    const name = newName();
+    const of = { limit: 2000, duration: hourMs };
+    return {
+      requests: [
+        checked(ok, { ...of, namespace: 'twins', identifier: `a ${name}` }),
+        checked(ok, { ...of, namespace: 'twins a', identifier: name, cost: 3 }),
+      ],
+    };
+  },
   async 'a limit of an identifier that is full again and again, with another limit'(ok) {
     const check = { namespace: 'twins', identifier: newName(), limit: 90, duration: 1000 };
     return { requests: [check, check, { ...check, limit: 120 }].map((input) => checked(ok, input)) };
