@@ -52,6 +52,13 @@ const isWholeRun = process.env.TEST_SCOPE === 'whole';
 const { whole, leftOut } = isWholeRun ? chosenTests() : { whole: [], leftOut: [] };
 const elsewhere = [...whole, ...leftOut, long];
 
+const isOfConsole = (file: string) => file.startsWith('test/console/');
+/** A project without files is not declared, as it would have the default ones. */
+function wholeProject(name: string, isIn: (file: string) => boolean) {
+  const include = whole.filter(isIn);
+  return include.length > 0 ? [{ extends: true as const, test: { name, include, env: { TEST_THOROUGH: '1' } } }] : [];
+}
+
 const projects = [
   {
     extends: true as const,
@@ -66,9 +73,8 @@ const projects = [
   },
   { extends: true as const, test: { name: 'isolated', include: isolated, exclude: [...programs, ...elsewhere] } },
   // Tests that are about files that changed.
-  ...(whole.length > 0
-    ? [{ extends: true as const, test: { name: 'whole', include: whole, env: { TEST_THOROUGH: '1' } } }]
-    : []),
+  ...wholeProject('whole', (file) => !isOfConsole(file)),
+  ...wholeProject('programs-whole', isOfConsole),
   // Once more, with leases. TEST_LEASE_MS=100 npm test runs all of them so.
   {
     extends: true as const,

@@ -42,6 +42,24 @@ const faultPrograms: Record<string, readonly string[]> = {
   'test/faults/tls.test.ts': ['src/http/server.ts', 'src/http/uws.ts', 'src/redis/connection.ts', ...servers],
 };
 
+/** Tests of the console that run in npm run test:faults alone. Those of each screen, and of secrets, run in CI. */
+const consoleFiles: Record<string, readonly string[]> = Object.fromEntries(
+  [
+    'addresses',
+    'customerCredits',
+    'holds',
+    'keyActs',
+    'manyKeys',
+    'names',
+    'overrides',
+    'palette',
+    'prices',
+    'refusals',
+    'tabs',
+    'temporaryLimits',
+  ].map((name) => [`test/console/${name}.test.ts`, ['src/console', 'test/support/chromium.ts']]),
+);
+
 /** Files with a `thoroughTest`, or with more cases where `isThorough`. */
 const thoroughFiles: Record<string, readonly string[]> = {
   'test/atomicity.test.ts': ['src/operations', 'src/records', 'src/scripts', 'lua'],
@@ -109,7 +127,9 @@ function changedFiles(): string[] {
   return base ? [...git('diff', '--name-only', base), ...git('ls-files', '-o', '--exclude-standard')] : [];
 }
 
-export const aside = { ...faultPrograms, ...thoroughFiles };
+const longAlone = { ...faultPrograms, ...consoleFiles };
+
+export const aside = { ...longAlone, ...thoroughFiles };
 
 /** Which of these tests a run of all tests runs whole, and which it leaves out. */
 export function chosenTests(): { whole: string[]; leftOut: string[] } {
@@ -117,5 +137,5 @@ export function chosenTests(): { whole: string[]; leftOut: string[] } {
   const isDue = ([test, paths]: [string, readonly string[]]) => changed.some((path) => isAbout([test, ...paths], path));
   const whole = Object.entries(aside).filter(isDue);
   const names = new Set(whole.map(([test]) => test));
-  return { whole: [...names], leftOut: Object.keys(faultPrograms).filter((test) => !names.has(test)) };
+  return { whole: [...names], leftOut: Object.keys(longAlone).filter((test) => !names.has(test)) };
 }
