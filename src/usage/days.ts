@@ -342,20 +342,21 @@ export function allDays({ days, log, current }: { days: Buffer; log: Buffer; cur
   return merged(stored, { hoursFrom: 0, from: 0 }).sort((a, b) => a.day - b.day);
 }
 
-/** The hours of a log before a day, as at most `max` days, and the log without them. */
+/** The hours of a log before a day, as at most `max` days, and the log without them. A log may have many thousands. */
 function takeLog(log: Buffer, beforeDay: number, max: number) {
-  const changed: KeyDay[] = [];
+  const taken = new Map<string, KeyDay>();
   const kept: Buffer[] = [];
   let isComplete = true;
   let at = 0;
   for (const { hour, counts, externalId, end } of readLog(log)) {
     const day = Math.floor(hour / 24);
-    let found = changed.findLast((each) => each.day === day && each.externalId === externalId);
-    const isTaken = day < beforeDay && (found !== undefined || changed.length < max);
+    const name = `${day} ${externalId}`;
+    let found = taken.get(name);
+    const isTaken = day < beforeDay && (found !== undefined || taken.size < max);
     if (isTaken) {
       if (!found) {
         found = { day, externalId, sums: noCounts(), hours: new Map() };
-        changed.push(found);
+        taken.set(name, found);
       }
       addHour(found, hour % 24, counts);
     } else {
@@ -364,7 +365,7 @@ function takeLog(log: Buffer, beforeDay: number, max: number) {
     }
     at = end;
   }
-  return { changed, kept: Buffer.concat(kept), isComplete };
+  return { changed: [...taken.values()], kept: Buffer.concat(kept), isComplete };
 }
 
 function addHour({ sums, hours }: KeyDay, hourOfDay: number, counts: Counts) {
@@ -376,16 +377,15 @@ function addHour({ sums, hours }: KeyDay, hourOfDay: number, counts: Counts) {
 
 /** One entry for each day and externalId; two if a day without hours gets some that were counted late. */
 function merged(days: readonly KeyDay[], { hoursFrom, from }: { hoursFrom: number; from: number }): KeyDay[] {
-  const result: KeyDay[] = [];
+  const result = new Map<string, KeyDay>();
   for (const each of days) {
     if (each.day < from) continue;
     const hours = each.day < hoursFrom ? undefined : each.hours;
-    const same = result.find(
-      (other) => other.day === each.day && other.externalId === each.externalId && !other.hours === !hours,
-    );
-    if (!same) result.push({ ...each, hours });
+    const name = `${each.day} ${hours ? 'hours' : 'sums'} ${each.externalId}`;
+    const same = result.get(name);
+    if (!same) result.set(name, { ...each, hours });
     else if (!hours) add(same.sums, each.sums);
     else for (const [hourOfDay, counts] of hours) addHour(same, hourOfDay, counts);
   }
-  return result;
+  return [...result.values()];
 }

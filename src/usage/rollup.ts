@@ -49,7 +49,7 @@ export function openRollUp(context: StoreContext) {
     const task = { workspaceId, kind: kind.toString(), id: id.toString(), day: Number(day), today };
     if (task.kind === 'k') await rollKeys(context, task, page);
     else await rollCounts(task);
-    await delay(Math.min(100, pauseFactor * (performance.now() - begunAt)));
+    await delay(Math.min(1000, pauseFactor * (performance.now() - begunAt)));
     return true;
   };
 }

@@ -10,7 +10,7 @@ import { orStoreError, type RedisClient } from '../redis/connection.ts';
 import { rollupQueueKey, workspaceKey } from '../redis/names.ts';
 import { rolledUpAfterMs } from '../scripts/layout.ts';
 import { scoredMembersOf } from './commands.ts';
-import { api8sOf, type Days, type KeptPeriod, readsMax, todayOf, tooMuch, type UsageScope } from './query.ts';
+import { api8sOf, type Days, type KeptPeriod, todayOf, type UsageScope } from './query.ts';
 
 /** Whether a day of a query is read from the sums. */
 export const isSummed = ({ summed }: KeptPeriod, day: number): boolean =>
@@ -42,7 +42,6 @@ export async function summedDays(scope: UsageScope): Promise<Days | undefined> {
 /** The first day of which the used keys of some of these APIs are to be rolled up. */
 async function firstToRollUp(redis: RedisClient, workspace: string, api8s: ReadonlySet<string>): Promise<number> {
   const queue = rollupQueueKey(workspace);
-  if ((await orStoreError(redis.zcard(queue))) > readsMax) throw tooMuch();
   let first = Number.POSITIVE_INFINITY;
   for await (const [member, dueMs] of scoredMembersOf(redis, queue)) {
     const text = member.toString('latin1');

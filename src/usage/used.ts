@@ -1,7 +1,6 @@
 // The keys that were used in a period: the lists of used keys of each day that the sweeper has not dropped yet, and
 // those of weeks for earlier days. So a query costs what the keys used cost, and not what the stored keys cost.
 
-import { orStoreError } from '../redis/connection.ts';
 import { rollupQueueKey, usedKeysKey, workspaceKey } from '../redis/names.ts';
 import { weekDays } from '../scripts/layout.ts';
 import { membersOf, readAll } from './commands.ts';
@@ -134,7 +133,6 @@ async function dayLists(
   isWanted: (day: number) => boolean,
 ): Promise<List[]> {
   const queue = rollupQueueKey(workspaceKey(workspaceId));
-  if ((await orStoreError(redis.zcard(queue))) > readsMax) throw tooMuch();
   const lists = new Map<string, List>();
   for await (const member of membersOf(redis, queue)) {
     const text = member.toString('latin1');
@@ -142,6 +140,7 @@ async function dayLists(
     const day = Number(text.slice(10));
     if (text[0] === 'k' && api8s.has(api8) && isWanted(day)) {
       lists.set(text, { api8, kind: 'day', number: day });
+      if (lists.size > readsMax) throw tooMuch();
     }
   }
   // By API, as the keys are: those of the last APIs are often not read.

@@ -86,6 +86,30 @@ test('the hours before a day are taken from a log, in steps if they are of many 
   expect(readDays(second.days)).toEqual(days);
 });
 
+test('a key with very many identities on a day is rolled up in steps, each once', () => {
+  const entryOf = (externalId: string) => {
+    const entry = Buffer.alloc(10 + externalId.length);
+    entry.writeUInt32BE(2400, 0);
+    entry[4] = 1;
+    entry.writeUInt32BE(1, 5);
+    entry[9] = externalId.length;
+    entry.write(externalId, 10);
+    return entry;
+  };
+  const names = Array.from({ length: 3000 }, (_, at) => `customer.${at % 2500}`);
+  let stored: { days: Buffer; log: Buffer } = { days: Buffer.alloc(0), log: Buffer.concat(names.map(entryOf)) };
+  const rules = { beforeDay: 101, hoursFrom: 94, from: 10, week: 14 };
+  for (let isComplete = false; !isComplete; ) {
+    const rolled = rollUp(stored, rules, 400)!;
+    stored = { days: rolled.days, log: rolled.kept };
+    ({ isComplete } = rolled);
+  }
+  expect(stored.log).toHaveLength(0);
+  const counted = new Map(readDays(stored.days).map(({ externalId, sums }) => [externalId, sums[0]]));
+  expect(counted.size).toBe(2500);
+  for (const [at, name] of names.entries()) expect(counted.get(name), name).toBe(at % 2500 < 500 ? 2 : 1);
+});
+
 test('several sweepers at once, beside verifications: every count is kept, and once', async () => {
   const others = await Promise.all(
     [0, 1, 2].map(() => openStore({ ...testSettings, url: testRedisUrl(), nowMs: () => clock.now })),

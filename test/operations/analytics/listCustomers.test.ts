@@ -5,6 +5,7 @@ import type { PriceRule, Prices } from '../../../src/domain/price.ts';
 import { createPipeline } from '../../../src/http/pipeline.ts';
 import { type OperationName, operations } from '../../../src/operations/index.ts';
 import { chunks } from '../../../src/redis/chunks.ts';
+import { connect } from '../../../src/redis/connection.ts';
 import { apiKey, rollupQueueKey, usedKeysKey, workspaceKey } from '../../../src/redis/names.ts';
 import { openStore, type Store } from '../../../src/store.ts';
 import type { CustomersPage } from '../../../src/usage/customers.ts';
@@ -79,6 +80,21 @@ test('customers are in order of their externalIds, keys without one first, with 
   clock.advance(hourMs);
   await use(ada.key, 1);
   expect(await ok('analytics.listCustomers', { start: clock.now })).toMatchObject([{ externalId: 'ada', count: 1 }]);
+});
+
+test('a bill does not depend on the number of namespaces', async () => {
+  const { apiId, key } = await createKey({ externalId: 'ada' });
+  await use(key, 1);
+  const redis = await connect(own.url, { commandTimeoutMs: 5000 });
+  const day = Math.floor(clock.now / dayMs);
+  const members = Array.from({ length: 200_001 }, (_, at) => `i${String(at).padStart(16, 'z')}:${day}`);
+  const queue = rollupQueueKey(workspaceKey(tollgate.workspaceId));
+  for (const some of chunks(members, 5000))
+    await redis.zadd(queue, ...some.flatMap((member) => [String((day + 8) * dayMs), member]));
+  for (const of of [{ apiId }, { apiId, start: start() - dayMs }])
+    expect(await ok('analytics.listCustomers', of)).toMatchObject([{ externalId: 'ada', count: 1 }]);
+  for (const some of chunks(members, 5000)) await redis.zrem(queue, ...some);
+  await redis.quit();
 });
 
 test('a customer has its present plan', async () => {
