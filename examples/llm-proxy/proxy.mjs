@@ -29,15 +29,15 @@ async function toll(operation, input, attempts = 3) {
       headers: { authorization: `Bearer ${TOLLGATE_ROOT_KEY}`, 'content-type': 'application/json' },
       body: JSON.stringify(input),
       signal: AbortSignal.timeout(2000),
-    }).then(
-      async (response) => {
+    })
+      .then(async (response) => {
         const body = await response.json();
         return response.ok ? { data: body.data } : { status: response.status, message: body.error.detail };
-      },
-      (error) => ({ status: 503, message: error.message }),
-    );
+      })
+      // A load balancer may answer with a page.
+      .catch((error) => ({ status: 503, message: error.message }));
     if (problem.data) return problem.data;
-    if (problem.status !== 503 || attempt === attempts)
+    if (problem.status < 500 || attempt === attempts)
       throw Object.assign(new Error(`${operation}: ${problem.status} ${problem.message}`), { status: problem.status });
     await delay(200 * attempt);
   }

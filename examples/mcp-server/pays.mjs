@@ -1,5 +1,7 @@
 // Makes tools of an MCP server paid: all of it that has to do with money. Copy it into your own server.
 
+import { setTimeout as delay } from 'node:timers/promises';
+
 const { TOLLGATE_URL, TOLLGATE_ROOT_KEY } = process.env;
 if (!TOLLGATE_URL || !TOLLGATE_ROOT_KEY) {
   console.error('Set TOLLGATE_URL and TOLLGATE_ROOT_KEY: see examples/mcp-server/README.md.');
@@ -47,7 +49,8 @@ export const pays =
         ...(holdMs && { hold: { ttl: holdMs } }),
       }).catch(unavailable);
       if (!verified.valid) return { isError: true, content: [{ type: 'text', text: refusalOf(verified, most) }] };
-      let spent = 0;
+      // A key with a concurrency limit has a hold for each call.
+      let spent = holdMs ? 0 : most;
       const spend = (units) => (spent += units);
       try {
         return await run(input, { spend, signal });
@@ -67,7 +70,10 @@ async function settle(holdId, spent, attempt = 1) {
   try {
     await toll('keys.settleHold', { holdId, credits: { cost: spent } });
   } catch (error) {
-    if (attempt < 3) return settle(holdId, spent, attempt + 1);
+    if (attempt < 3) {
+      await delay(500 * attempt);
+      return settle(holdId, spent, attempt + 1);
+    }
     console.error(`${holdId} is to be settled by ${spent} credits. ${error.message}`);
   }
 }

@@ -1,6 +1,8 @@
 // examples/apache in a real Apache httpd with mod_oauth2, which introspects keys at a built Tollgate.
 
+import { once } from 'node:events';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -94,6 +96,20 @@ describe.skipIf(why !== undefined)('Apache', () => {
     expect(String(first!['x-permissions']).split(' ').sort()).toEqual(['a.b', 'documents.*']);
     expect(second).toMatchObject({ 'x-external-id': '', 'x-key-id': plain.keyId, 'x-permissions': '' });
     expect(first).not.toHaveProperty('authorization');
+  });
+
+  test('a client removes none of these headers by `Connection`, and sends none with `_`', async () => {
+    const { key, keyId } = await newKey({ externalId: 'ada' });
+    const ids = ['Key', 'External'].flatMap((name) => [`X_${name}_Id`, `X-${name}_Id`, `X_${name}-Id`]);
+    const forged = [...ids, 'X_Permissions'].map((name) => `${name}: eve`);
+    const sent = [`Authorization: Bearer ${key}`, 'Connection: X-External-Id, X-Key-Id, X-Permissions', ...forged];
+    const head = ['GET /maps HTTP/1.1', 'Host: localhost', ...sent, '', ''].join('\r\n');
+    const socket = connect(Number(new URL(url).port), '127.0.0.1');
+    socket.write(head);
+    await once(socket, 'data');
+    socket.destroy();
+    expect(reached[0]!.headers).toMatchObject({ 'x-external-id': 'ada', 'x-key-id': keyId, 'x-permissions': '' });
+    expect(JSON.stringify(reached)).not.toContain('eve');
   });
 
   test('refuses what is no active key of the API, a second after a change', async () => {

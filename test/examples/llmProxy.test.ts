@@ -2,9 +2,13 @@
 // stream can end, the ledger of the key adds up: granted = spent + held + left.
 
 import { spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join, resolve } from 'node:path';
-import { afterAll, beforeAll, expect, test, vi } from 'vitest';
+import { Readable } from 'node:stream';
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import { blocksOf } from '../support/folder.ts';
 import { dirOfTest } from '../support/ofFile.ts';
 import { addressOf, type Program, run } from '../support/processes.ts';
@@ -148,6 +152,31 @@ test('a proxy that is killed in the middle of streams leaks nothing, and the nex
   await vi.waitUntil(async () => (await ledger()).held === 0, waiting);
   await vi.waitUntil(async () => (await ledger()).left === 970, waiting);
   expect(await ledger()).toEqual({ spent: 30, held: 0, left: 970 });
+});
+
+test('a settlement that a load balancer answers with a page is repeated', async () => {
+  let pages = 0;
+  const balancer = createServer(async (request, response) => {
+    const body = await new Response(Readable.toWeb(request) as ReadableStream).text();
+    if (request.url === '/v2/keys.settleHold' && pages++ < 2)
+      return void response.writeHead(502, { 'content-type': 'text/html' }).end('<html>502 Bad Gateway</html>');
+    const { authorization = '' } = request.headers;
+    const headers = { authorization, 'content-type': 'application/json' };
+    const answer = await fetch(`${tollgate.url}${request.url}`, { method: 'POST', headers, body });
+    response.writeHead(answer.status, { 'content-type': 'application/json' }).end(await answer.text());
+  }).listen(0, '127.0.0.1');
+  onTestFinished(() => void balancer.close());
+  await once(balancer, 'listening');
+  const { port } = balancer.address() as AddressInfo;
+  const { program, ask } = await startProxy(
+    { tokenMs: 5 },
+    { TOLLGATE_URL: `http://127.0.0.1:${port}`, HOLD_MS: '60000' },
+  );
+  const { key, ledger } = await newKey();
+  await (await ask(key, 3, 400)).text();
+  expect(pages).toBe(3);
+  expect(await ledger()).toEqual({ spent: 30, held: 0, left: 970 });
+  expect(program.err).toBe('');
 });
 
 test('a refused key and a wrong request ask the model nothing', async () => {

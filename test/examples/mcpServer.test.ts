@@ -107,6 +107,14 @@ test('an agent buys calls until its quota is spent, and learns when it renews', 
   }, waiting);
 });
 
+test('calls of a key with slots are paid', async () => {
+  const slots = { name: 'at a time', limit: 10, duration: 60_000, autoApply: true, type: 'concurrency' as const };
+  const { key, ledger } = await newKey({ ratelimits: [slots] });
+  const { call } = await connect(key);
+  for (let calls = 0; calls < 3; calls++) expect((await call('lookup', { word: 'toll' })).isError).toBe(false);
+  expect(await ledger()).toEqual({ held: 0, left: granted - 3 });
+});
+
 test('a long tool holds the most that it may cost, and pays for what it did', async () => {
   const { key, ledger } = await newKey();
   const { call } = await connect(key, await addressOf(start({ PAGE_MS: '200' })));
