@@ -240,51 +240,61 @@ describe.each(everyName)('%s', (name) => {
   testIf(areFailed.has(name))(
     'a failing Redis command anywhere gives an error in the envelope and changes nothing',
     async () => {
-      const workspace = await createWorkspace();
-      const input = inputOf(name, await makeThings(call, workspace.rootKey));
-      const before = await contents(workspace.workspaceId);
-      expect(Object.keys(before).length).toBeGreaterThan(20);
-      const check = async (answer: Done, statuses: readonly number[], where: string) => {
-        expect(statuses, where).toContain(answer.status);
-        expect(answer.error, where).toMatchObject({
-          title: expect.any(String),
-          detail: expect.any(String),
-          status: answer.status,
-          type:
-            answer.status === 503 ? expect.stringMatching(/^\/errors\/store_(unavailable|full)$/) : '/errors/internal',
-        });
-        expect(JSON.stringify(answer.error), where).not.toContain('injected');
-        expect(await contents(workspace.workspaceId), where).toEqual(before);
-      };
-
-      // The commands and scripts of the call up to the one that writes: a fault after it cannot undo the write. A
-      // message to tails follows the change of a root key, and may be lost.
-      const [authenticates, ...others] = partsOf(await rehearse(name)).filter(
-        (item) => item.script !== 'publish' && (!readAfterwards.includes(name) || item.writes >= 0),
-      );
-      const parts = [authenticates!, ...others];
-      expect(parts.length).toBeGreaterThan(0);
-      let faults = 0;
-      for (const [index, { script }] of parts.entries()) {
-        await check(await callWithFault(name, input, workspace, { command: index }), [503], `${script} not sent`);
-        faults++;
-      }
-      for (const [index, { script, isScript, steps }] of parts.entries()) {
-        if (!isScript) continue;
-        // Faults up to and including the first write. A script that only reads is not traced: the faults continue until
-        // the call succeeds or sends its next command.
-        const until = steps === '' ? 200 : steps.includes('w') ? steps.indexOf('w') + 1 : steps.length;
-        for (let n = 1; n <= until; n++) {
-          const next = steps === '' ? { command: index + 1 } : {};
-          const answer = await callWithFault(name, input, workspace, { inScript: `${script} ${n}`, ...next });
-          if (steps === '' && (answer.status === 200 || answer.sent.length > index + 1)) break;
-          await check(answer, [n % 2 === 0 ? 503 : 500], `${script}, call ${n}`);
-          faults++;
-        }
-      }
-      expect(faults).toBeGreaterThanOrEqual(3);
+      while (!(await failsAnywhere())) {}
     },
   );
+
+  /** Returns false if a server of another test has removed the library meanwhile: its load is one of the commands. */
+  async function failsAnywhere(): Promise<boolean> {
+    const workspace = await createWorkspace();
+    const input = inputOf(name, await makeThings(call, workspace.rootKey));
+    const before = await contents(workspace.workspaceId);
+    expect(Object.keys(before).length).toBeGreaterThan(20);
+    const isReloaded = ({ sent }: Done) => name !== 'system.getStatus' && sent.includes('function');
+    const check = async (answer: Done, statuses: readonly number[], where: string) => {
+      expect(statuses, where).toContain(answer.status);
+      expect(answer.error, where).toMatchObject({
+        title: expect.any(String),
+        detail: expect.any(String),
+        status: answer.status,
+        type:
+          answer.status === 503 ? expect.stringMatching(/^\/errors\/store_(unavailable|full)$/) : '/errors/internal',
+      });
+      expect(JSON.stringify(answer.error), where).not.toContain('injected');
+      expect(await contents(workspace.workspaceId), where).toEqual(before);
+    };
+
+    // The commands and scripts of the call up to the one that writes: a fault after it cannot undo the write. A
+    // message to tails follows the change of a root key, and may be lost.
+    const [authenticates, ...others] = partsOf(await rehearse(name)).filter(
+      (item) => item.script !== 'publish' && (!readAfterwards.includes(name) || item.writes >= 0),
+    );
+    const parts = [authenticates!, ...others];
+    expect(parts.length).toBeGreaterThan(0);
+    let faults = 0;
+    for (const [index, { script }] of parts.entries()) {
+      const answer = await callWithFault(name, input, workspace, { command: index });
+      if (isReloaded(answer)) return false;
+      await check(answer, [503], `${script} not sent`);
+      faults++;
+    }
+    for (const [index, { script, isScript, steps }] of parts.entries()) {
+      if (!isScript) continue;
+      // Faults up to and including the first write. A script that only reads is not traced: the faults continue until
+      // the call succeeds or sends its next command.
+      const until = steps === '' ? 200 : steps.includes('w') ? steps.indexOf('w') + 1 : steps.length;
+      for (let n = 1; n <= until; n++) {
+        const next = steps === '' ? { command: index + 1 } : {};
+        const answer = await callWithFault(name, input, workspace, { inScript: `${script} ${n}`, ...next });
+        if (isReloaded(answer)) return false;
+        if (steps === '' && (answer.status === 200 || answer.sent.length > index + 1)) break;
+        await check(answer, [n % 2 === 0 ? 503 : 500], `${script}, call ${n}`);
+        faults++;
+      }
+    }
+    expect(faults).toBeGreaterThanOrEqual(3);
+    return true;
+  }
 });
 
 type Done = Awaited<ReturnType<typeof callWithFault>>;
