@@ -213,8 +213,11 @@ const idOf = (operation: string, input: object) =>
 /** The operation in the id of an entry. */
 const operationOf = (id: string): string => id.split(' ', 2)[1]!;
 
-function reload(id: string, entry: Entry) {
+async function reload(id: string, entry: Entry) {
   const operation = operationOf(id);
+  // What is loading may have been read before the change.
+  if (entry.loading) await entry.loading;
+  if (entry.listeners.size === 0) return;
   load(entry, operation, JSON.parse(id.slice(id.indexOf(operation) + operation.length + 1)));
 }
 

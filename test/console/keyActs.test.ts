@@ -1,6 +1,7 @@
 // The dialogs of a key in a real browser: they send what was changed in them, and nothing that others changed
 // meanwhile.
 
+import type { Route } from 'playwright-core';
 import { describe, expect, test } from 'vitest';
 import { consoleInChromium, inChromium } from '../support/chromium.ts';
 import { harness } from '../support/harness.ts';
@@ -54,6 +55,47 @@ inChromium(() => {
     await dialog().getByLabel('Balance').fill('20');
     await save();
     expect((await ok('keys.getKey', { keyId })).credits).toEqual({ remaining: 20, refill: { ...refill, amount: 500 } });
+  });
+
+  test('limits and roles that others changed meanwhile are not taken back', async () => {
+    const limit = { name: 'requests', limit: 100, duration: 60_000, autoApply: true };
+    await ok('permissions.createRole', { name: 'auditor' });
+    const { keyId } = await h.createKey({ ratelimits: [limit], roles: ['auditor'] });
+    await open(`/keys/${keyId}`);
+    const expectOld = async () => {
+      await dialog().getByText('It was changed meanwhile.').waitFor();
+      expect(await dialog().getByRole('button', { name: 'Save' }).isDisabled()).toBe(true);
+      await dialog().getByRole('button', { name: 'Cancel' }).click();
+      await dialog().waitFor({ state: 'detached' });
+    };
+    await edit(/^Limits/);
+    await dialog().getByRole('button', { name: 'Add a limit' }).click();
+    await ok('keys.updateKey', { keyId, ratelimit: { name: 'abuse', limit: 5, duration: 1000, autoApply: true } });
+    await expectOld();
+    await edit(/^Permissions/);
+    await dialog().getByLabel('Direct permissions').fill('documents.read');
+    await ok('keys.setRoles', { keyId, roles: [] });
+    await expectOld();
+    const key = await ok('keys.getKey', { keyId });
+    expect([key.ratelimits?.map(({ name }) => name).sort(), key.roles]).toEqual([['abuse', 'requests'], undefined]);
+  });
+
+  test('a key that is to be disabled stays disabled, whatever was disabled or lost meanwhile', async () => {
+    const { keyId } = await h.createKey({ name: 'leaked' });
+    await open(`/keys/${keyId}`);
+    await page().getByRole('button', { name: 'Disable …' }).click();
+    // It is done, and its response is lost.
+    const lost = async (route: Route) => {
+      await route.fetch();
+      await route.abort();
+    };
+    await page().route('**/v2/keys.updateKey', lost, { times: 1 });
+    await dialog().getByRole('button', { name: 'Disable', exact: true }).click();
+    await dialog().getByText('The server cannot be reached.').waitFor();
+    await page().locator('main').getByText('Enable …').waitFor({ state: 'attached' });
+    await dialog().getByRole('button', { name: 'Disable', exact: true }).click();
+    await dialog().waitFor({ state: 'detached' });
+    expect((await ok('keys.getKey', { keyId })).enabled).toBe(false);
   });
 
   test('a migrated key without a name is deleted after its id was typed', async () => {

@@ -62,7 +62,7 @@ inChromium(() => {
     await from.fill('0');
     await price.fill('0.5');
     await dialog().getByText('wrong: go to').waitFor({ state: 'detached' });
-    expect(await price.getAttribute('aria-invalid')).toBeNull();
+    await expect.poll(() => price.getAttribute('aria-invalid')).toBeNull();
     await dialog().getByRole('button', { name: 'Add a price' }).click();
     // Each price has fields for one more step.
     await prices.nth(2).fill('1');

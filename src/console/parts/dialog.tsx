@@ -72,6 +72,8 @@ interface ActProps<T> {
   ready?: boolean;
   /** The form edits stored values: Save needs a change. */
   isEdit?: boolean;
+  /** The stored value that the request replaces as a whole: it must be as it was when the dialog opened. */
+  edited?: unknown;
   /** Whether a field has a text that the request leaves out, because it is not complete. */
   isPartial?: boolean;
   /** Called when it is done. */
@@ -106,7 +108,10 @@ export function Act<T>(props: ActProps<T>) {
   const request = JSON.stringify(input);
   const [first] = useState(request);
   const isChanged = request !== first;
-  const mayRun = isConfirmed && (props.ready ?? true) && (isChanged || !props.isEdit) && !isBusy;
+  const edited = JSON.stringify(props.edited);
+  const [firstEdited] = useState(edited);
+  const isOld = edited !== firstEdited && !isBusy;
+  const mayRun = !isOld && isConfirmed && (props.ready ?? true) && (isChanged || !props.isEdit) && !isBusy;
   useUnsaved(isAwaited);
   useFilled((isChanged || props.isPartial === true) && !isBusy);
   const run = async (event: Event) => {
@@ -131,6 +136,11 @@ export function Act<T>(props: ActProps<T>) {
         {props.children}
         {confirm !== undefined && <TextField label={`Type ${confirm} to confirm`} value={typed} set={setTyped} />}
         <Problem failure={failure} />
+        {isOld && (
+          <p class="problem" role="alert">
+            It was changed meanwhile. Close this dialog, and begin again.
+          </p>
+        )}
         <AsCurl operation={operation} input={input} />
         <footer class="dialog-foot">
           <WrongFields />

@@ -252,6 +252,7 @@ function EditLimits({ data, close }: { data: Identity; close: () => void }) {
       act="Save"
       ready={ratelimits !== undefined}
       isEdit
+      edited={data.ratelimits}
       close={close}
     >
       <LimitFields drafts={drafts} set={setDrafts} />

@@ -94,6 +94,7 @@ export function EditLimits({ data, close }: KeyAct) {
       act="Save"
       ready={ratelimits !== undefined}
       isEdit
+      edited={data.ratelimits}
       close={close}
     >
       <LimitFields drafts={drafts} set={setDrafts} />
@@ -117,6 +118,7 @@ export function EditAccess({ data, close }: KeyAct) {
       input={input}
       act="Save"
       ready={Object.keys(input).length > 1}
+      edited={data.roles}
       close={close}
     >
       <NamesField label="Roles" of="roles" value={roles} set={setRoles} hint="Names with spaces between them." />
@@ -131,22 +133,26 @@ export function EditAccess({ data, close }: KeyAct) {
   );
 }
 
-export const SwitchKey = ({ data, close }: KeyAct) => (
-  <Act
-    title={data.enabled ? `Disable ${nameOf(data)}` : `Enable ${nameOf(data)}`}
-    operation="keys.updateKey"
-    input={{ keyId: data.keyId, enabled: !data.enabled }}
-    act={data.enabled ? 'Disable' : 'Enable'}
-    danger={data.enabled}
-    close={close}
-  >
-    <p>
-      {data.enabled
-        ? 'Every verification that begins after this is refused as DISABLED, on every server.'
-        : 'It is verified again immediately.'}
-    </p>
-  </Act>
-);
+export function SwitchKey({ data: current, close }: KeyAct) {
+  // As it was when the dialog opened: it may be disabled meanwhile, and a second press must not enable it.
+  const [data] = useState(current);
+  return (
+    <Act
+      title={data.enabled ? `Disable ${nameOf(data)}` : `Enable ${nameOf(data)}`}
+      operation="keys.updateKey"
+      input={{ keyId: data.keyId, enabled: !data.enabled }}
+      act={data.enabled ? 'Disable' : 'Enable'}
+      danger={data.enabled}
+      close={close}
+    >
+      <p>
+        {data.enabled
+          ? 'Every verification that begins after this is refused as DISABLED, on every server.'
+          : 'It is verified again immediately.'}
+      </p>
+    </Act>
+  );
+}
 
 const graces = [
   ['0', 'at once'],

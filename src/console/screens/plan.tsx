@@ -130,6 +130,7 @@ function EditPlan({ data, close }: PlanAct) {
       act="Save"
       ready={isComplete}
       isEdit
+      edited={data.updatedAt}
       isPartial={!isComplete}
       close={close}
     >
