@@ -19,7 +19,7 @@ import { workspaceKey } from '../../src/redis/names.ts';
 import { dataVersion } from '../../src/scripts/layout.ts';
 import { loadScripts } from '../../src/scripts/scripts.ts';
 import { openStore, type Store } from '../../src/store.ts';
-import { type InputOf, testSettings } from '../support/harness.ts';
+import { dayMs, type InputOf, testSettings } from '../support/harness.ts';
 import { keyspace, survey } from '../support/keyspace.ts';
 import type { Rig } from './rig.ts';
 
@@ -202,7 +202,8 @@ export function described({ cold, items }: Mixture): string {
 export async function openWorld(rig: Rig) {
   const { ok, url, rootKey } = rig;
   const workspaceId = `ws_${rootKey.split('_')[1]}`;
-  const clock = { now: Date.now() - 3 * hour };
+  // Of today: the server of the rig rolls the logs of yesterday up.
+  const clock = { now: Math.max(Date.now() - 3 * hour, Math.floor(Date.now() / dayMs) * dayMs) };
   const store = await openStore({ ...testSettings, url, commandTimeoutMs: 60_000, nowMs: () => clock.now });
   const redis = await connect(url, { commandTimeoutMs: 60_000 });
   const scripts = await loadScripts(redis, workspaceKey);
