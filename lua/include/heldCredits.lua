@@ -4,9 +4,9 @@
 local function count_spent(workspace, id24, external_id, spent, now, retention_ms)
   local hour = math.floor(now / HOUR_MS)
   count_late(workspace, id24, external_id, hour, 0, VALID, spent, retention_ms)
-  local record = name_of.api_usage(workspace, string.sub(id24, 17), int(math.floor(hour / 24)))
-  local sum = redis.call('HINCRBY', record, string.format('s%02d%d', hour % 24, VALID), int(spent))
-  if sum == spent then redis.call('PEXPIRE', record, int(retention_ms + DAY_MS)) end
+  local record = name_of.api_usage(workspace, string.sub(id24, 17), day_text(hour))
+  local is_new = increase(record, 's' .. hour_of_day_text(hour) .. VALID, spent)
+  if is_new then redis.call('PEXPIRE', record, int(retention_ms + DAY_MS)) end
 end
 
 -- Ends holds of a key in a step of some milliseconds: gives back what open ones hold of balances of others, all but
@@ -15,6 +15,8 @@ end
 -- the first write of a script.
 local function ending_holds(workspace, record, state, now, usage_retention_ms)
   local balances, spent = {}, 0
+  -- Like what a verification counts: of no identity if that was deleted.
+  local external_id = is_live_link(workspace, state.link) and external_id_of(state.link) or ''
   if state.draws then drawn_by.load(workspace, record, state, now) end
   -- The balance of the identity that a hold charged; nil if it charged none, or that is gone.
   local function account_of(more)
@@ -44,7 +46,7 @@ local function ending_holds(workspace, record, state, now, usage_retention_ms)
     for _, balance in pairs(balances) do
       if balance then identity_balance.write(balance) end
     end
-    if spent > 0 then count_spent(workspace, state.id, external_id_of(state.link), spent, now, usage_retention_ms) end
+    if spent > 0 then count_spent(workspace, state.id, external_id, spent, now, usage_retention_ms) end
     for bucket = next and next + 1 or NEVER, last do
       redis.call('HDEL', record, 'holds' .. bucket)
     end

@@ -68,6 +68,12 @@ local function find_identity_link(workspace, external_id)
   return packed and string.sub(packed, 1, 16) .. external_id
 end
 
+-- Whether the identity of a link exists. If that of a key's field `formerLink` does, one of the next steps of
+-- relinking.lua links the key again.
+local function is_live_link(workspace, link)
+  return link ~= '' and find_identity_link(workspace, external_id_of(link)) == link
+end
+
 local function create_identity(workspace, external_id, next_id, next_version)
   local id16 = next_id()
   local state = packed_identity.pack({ id16 = id16, version = next_version(), limits = {} })
@@ -86,13 +92,6 @@ local function key_of_member(member) return string.sub(member, 9) .. string.sub(
 -- Whether the identity of a link was deleted and can be restored.
 local function is_restorable_link(workspace, link)
   return link ~= '' and redis.call('EXISTS', name_of.deleted_identity(workspace, string.sub(link, 1, 16))) == 1
-end
-
--- The link of a key to its identity that is being restored, in steps (relinking.lua) that have not reached the key yet;
--- nil for any other key. `link` is that of its state.
-local function restored_link(workspace, record, link)
-  local former = link == '' and redis.call('HGET', record, 'formerLink')
-  return former and identity_of(workspace, former) and former or nil
 end
 
 -- Links a key. `link` is that of a live identity, of one that can be restored (`is_deleted`), or ''.

@@ -73,7 +73,7 @@ for _, key in ipairs(request.keys) do
     key.member = member_of_api(key.id, key.digest)
     local former = key.formerLink
     key.is_of_deleted = former and is_restorable_link(workspace, former)
-    key.is_linked = not former or key.is_of_deleted or find_identity_link(workspace, external_id_of(former)) == former
+    key.is_linked = not former or key.is_of_deleted or is_live_link(workspace, former)
     if (key.start or '') ~= '' then entries[#entries + 1] = start_entry(key.start, key.member) end
   end
 end

@@ -38,9 +38,8 @@ local fields = read_fields(record, KEY_COPIED_FIELDS)
 local new = read_state(redis.call('HGET', record, 'state'))
 apply_refill(new, now)
 new.limits = limit_ends.in_force(new.limits, now)
-new.link = restored_link(workspace, record, new.link) or new.link
 local former_link = new.link ~= '' and new.link or redis.call('HGET', record, 'formerLink') or ''
-if not identity_of(workspace, new.link) then new.link = '' end
+new.link = is_live_link(workspace, former_link) and former_link or ''
 local is_of_deleted = new.link == '' and is_restorable_link(workspace, former_link)
 require_room(workspace, actor, 1)
 

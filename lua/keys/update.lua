@@ -65,7 +65,9 @@ if request.externalId == null then
 elseif request.externalId then
   new_link = find_identity_link(workspace, request.externalId)
 end
-local listed_link = request.externalId and restored_link(workspace, record, old_link) or old_link
+-- Its identity may be being restored, which lists it already.
+local former_link = request.externalId and old_link == '' and redis.call('HGET', record, 'formerLink')
+local listed_link = former_link and is_live_link(workspace, former_link) and former_link or old_link
 local unindex = unindexing_under_identity(workspace, listed_link, state.id)
 local wanted, change_limits = limit_list.own(limits), nil
 if request.ratelimits then wanted = request.ratelimits ~= null and request.ratelimits or {} end

@@ -658,6 +658,13 @@ describe('a release', () => {
 });
 
 describe('usage', () => {
+  /** A key whose 100 credits are its own, or those of its identity. */
+  async function keyOf(externalId: string, shared: boolean) {
+    const credits = { remaining: 100 };
+    await ok('identities.createIdentity', { externalId, ...(shared && { credits }) });
+    return createKey({ externalId, ...(!shared && { credits }) });
+  }
+
   test('counts a verification when it is made, and credits when they are settled', async () => {
     const { keyId, key } = await createKey(full);
     const ids = [];
@@ -722,9 +729,7 @@ describe('usage', () => {
     'has credits that a hold spends after its key was deleted; of its identity: %s',
     async (shared) => {
       const externalId = `spends.${shared}`;
-      const credits = { remaining: 100 };
-      await ok('identities.createIdentity', { externalId, ...(shared && { credits }) });
-      const { keyId, key, apiId } = await createKey({ externalId, ...(!shared && { credits }) });
+      const { keyId, key, apiId } = await keyOf(externalId, shared);
       await hold(key, { onExpiry: 'charge' }, { credits: { cost: 20 } });
       await ok('keys.deleteKey', { keyId });
       clock.advance(minute);
@@ -746,9 +751,7 @@ describe('usage', () => {
     'has credits of open holds that are charged, of a key deleted for good; of its identity: %s',
     async (shared) => {
       const externalId = `gone.${shared}`;
-      const credits = { remaining: 100 };
-      await ok('identities.createIdentity', { externalId, ...(shared && { credits }) });
-      const { keyId, key, apiId } = await createKey({ externalId, ...(!shared && { credits }) });
+      const { keyId, key, apiId } = await keyOf(externalId, shared);
       await hold(key, { onExpiry: 'charge' }, { credits: { cost: 20 } });
       await hold(key, {}, { credits: { cost: 30 } });
       await ok('keys.deleteKey', { keyId, permanent: true });
@@ -761,6 +764,22 @@ describe('usage', () => {
         ]);
     },
   );
+
+  test('has such credits without an identity, if that was deleted before', async () => {
+    const { key, keyId, apiId } = await keyOf('left', false);
+    await hold(key, { onExpiry: 'charge' }, { credits: { cost: 20 } });
+    await ok('identities.deleteIdentity', { identity: 'left', permanent: true });
+    await ok('keys.deleteKey', { keyId, permanent: true });
+    const period = { start: startMs - dayMs, end: startMs + dayMs, granularity: 'total' as const };
+    const rows = await ok('analytics.getVerifications', { ...period, keyId, groupBy: ['externalId'] });
+    expect(rows.map(({ externalId, count, spentCredits }) => [externalId, count, spentCredits])).toEqual([
+      [undefined, 0, 20],
+      ['left', 1, 0],
+    ]);
+    expect(await ok('analytics.getVerifications', { ...period, apiId, groupBy: [] })).toMatchObject([
+      { count: 1, spentCredits: 20 },
+    ]);
+  });
 
   test('has credits that are settled on a day without verifications', async () => {
     const { keyId, key, apiId } = await createKey(full);
