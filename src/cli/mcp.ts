@@ -158,10 +158,10 @@ async function callTool({ name, arguments: input = {} }: Members, { tools, call 
   // The server accepts more: secrets among others.
   const isKnown = Object.keys(input).every((field) => Object.hasOwn(inputSchema.properties, field));
   if (!isKnown) return textResult(`This tool has no other inputs than these: ${inputs}.`, true);
-  const secret = Object.keys(input).find((field) => hasKeyString(input[field]));
-  if (secret)
-    return textResult(`${secret} is the string of a key, which no tool takes. A person uses the console.`, true);
   try {
+    const secret = Object.keys(input).find((field) => hasKeyString(input[field]));
+    if (secret)
+      return textResult(`${secret} is the string of a key, which no tool takes. A person uses the console.`, true);
     const { next, ...result } = await call(tool.operation, input as never);
     const json = JSON.stringify({ ...result, cursor: next });
     const text = json.length > resultCharactersMax ? json : escapeInvisible(json);

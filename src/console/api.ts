@@ -203,7 +203,9 @@ export function refresh(changed?: string) {
       entry.at = Number.NEGATIVE_INFINITY;
       continue;
     }
-    reload(id, entry);
+    // What is loading may have been read before the change.
+    if (entry.loading) entry.loading.then(() => entry.listeners.size > 0 && reload(id, entry));
+    else reload(id, entry);
   }
 }
 
@@ -213,11 +215,8 @@ const idOf = (operation: string, input: object) =>
 /** The operation in the id of an entry. */
 const operationOf = (id: string): string => id.split(' ', 2)[1]!;
 
-async function reload(id: string, entry: Entry) {
+function reload(id: string, entry: Entry) {
   const operation = operationOf(id);
-  // What is loading may have been read before the change.
-  if (entry.loading) await entry.loading;
-  if (entry.listeners.size === 0) return;
   load(entry, operation, JSON.parse(id.slice(id.indexOf(operation) + operation.length + 1)));
 }
 
